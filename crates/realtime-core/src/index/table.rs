@@ -46,6 +46,11 @@ impl TableIndex {
         self.members.is_empty()
     }
 
+    #[cfg(test)]
+    pub fn columns_len(&self) -> usize {
+        self.columns.len()
+    }
+
     pub fn members(&self) -> impl Iterator<Item = Slot> {
         self.members.iter()
     }

@@ -267,7 +267,7 @@ const DATE_END: i64 = days_from_civil(5_874_898, 1, 1);
 /// The day after PostgreSQL's last timestamp.
 const TIMESTAMP_DAY_END: i64 = days_from_civil(294_277, 1, 1);
 
-fn days_of_month(year: i64, month: i64) -> i64 {
+pub(super) fn days_of_month(year: i64, month: i64) -> i64 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
         2 => 28,
