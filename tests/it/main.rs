@@ -1,0 +1,3 @@
+//! Tests that need more than one crate, or a real database or bus.
+
+mod oracle;
