@@ -17,7 +17,7 @@ use realtime_core::change::Row;
 use realtime_core::filter::{BoundFilter, FilterError, FilterExpr, FilterLimits};
 use realtime_core::id::TableRef;
 use realtime_core::table::TableFacts;
-use realtime_testkit::Postgres;
+use realtime_testkit::postgres::Postgres;
 use serde_json::{Value, json};
 
 use columns::Column;
@@ -79,29 +79,43 @@ async fn filters_judge_as_postgresql_does() -> Result<()> {
     println!("ANVILBASE_ORACLE_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
 
-    let postgres = Postgres::start().await?;
-    postgres.create_database("oracle").await?;
-    let client = postgres.connect("oracle").await?;
+    let postgres = Postgres::start().await;
+    postgres.create_database("oracle").await;
+    let client = postgres.connect("oracle").await;
     client.batch_execute(SETTINGS).await?;
     client.batch_execute(&columns::schema(&mut rng, ROWS)).await?;
     client.batch_execute(JUDGE).await?;
 
-    let rows = client.query("select row_to_json(o)::text from oracle o order by row_number", &[]).await?;
+    let rows = client
+        .query(
+            "select row_to_json(o)::text from oracle o order by row_number",
+            &[],
+        )
+        .await?;
     let rows: Vec<Row> = rows.iter().map(|row| Row::new(row.get::<_, String>(0))).collect();
     ensure!(rows.len() == ROWS);
 
     let cases: Vec<Case> = (0..CASES).map(|_| Case::draw(&mut rng)).collect();
-    let questions = QUESTIONS.replace("CASES", &Value::from_iter(cases.iter().map(Case::question)).to_string());
+    let questions = QUESTIONS.replace(
+        "CASES",
+        &Value::from_iter(cases.iter().map(Case::question)).to_string(),
+    );
     let answers: String = client.query_one(&questions, &[]).await?.get(0);
     let answers: Vec<&str> = answers.lines().collect();
-    ensure!(answers.len() == CASES, "PostgreSQL answered {} of {CASES} cases", answers.len());
+    ensure!(
+        answers.len() == CASES,
+        "PostgreSQL answered {} of {CASES} cases",
+        answers.len()
+    );
 
     let facts = facts();
     let mut tallies: Vec<Tally> = columns::COLUMNS.iter().map(|_| Tally::default()).collect();
     let mut judged = Vec::new();
     for (case, answer) in cases.iter().zip(answers) {
         let tally = &mut tallies[case.column.position()];
-        if let Some(matched) = check(case, answer, &rows, &facts, tally).with_context(|| format!("seed {seed}"))? {
+        if let Some(matched) =
+            check(case, answer, &rows, &facts, tally).with_context(|| format!("seed {seed}"))?
+        {
             judged.push((case, matched));
         }
     }
@@ -110,25 +124,46 @@ async fn filters_judge_as_postgresql_does() -> Result<()> {
 }
 
 /// Compares one answer. `Some` where both sides judged the row.
-fn check(case: &Case, answer: &str, rows: &[Row], facts: &TableFacts, tally: &mut Tally) -> Result<Option<bool>> {
+fn check(
+    case: &Case,
+    answer: &str,
+    rows: &[Row],
+    facts: &TableFacts,
+    tally: &mut Tally,
+) -> Result<Option<bool>> {
     let (theirs, documented) = answer.split_once(' ').context("an answer has two words")?;
     let ours = bind(&case.filter, facts);
     let told = || {
         let value = rows[case.row].get(case.column.name);
-        format!("{} on {value:?} of {}: PostgreSQL says {theirs}, we {ours:?}", case.filter, case.column.definition)
+        format!(
+            "{} on {value:?} of {}: PostgreSQL says {theirs}, we {ours:?}",
+            case.filter, case.column.definition
+        )
     };
     match (&ours, theirs) {
         (Err(FilterError::Value { .. }), "error") => tally.refused += 1,
         (Err(FilterError::Value { .. }), _) => {
-            ensure!(documented == "false", "refused, though spelled as documented: {}", told());
+            ensure!(
+                documented == "false",
+                "refused, though spelled as documented: {}",
+                told()
+            );
             tally.refused_on_purpose += 1;
         }
         (Err(_), _) => anyhow::bail!("refused for another reason than its value: {}", told()),
         (Ok(_), "error") => anyhow::bail!("accepted, though PostgreSQL refuses: {}", told()),
         (Ok(filter), _) => {
             let matched = filter.matches(&rows[case.row]);
-            ensure!(matched == (theirs == "true"), "another answer: {matched}: {}", told());
-            *(if matched { &mut tally.matched } else { &mut tally.unmatched }) += 1;
+            ensure!(
+                matched == (theirs == "true"),
+                "another answer: {matched}: {}",
+                told()
+            );
+            *(if matched {
+                &mut tally.matched
+            } else {
+                &mut tally.unmatched
+            }) += 1;
             return Ok(Some(matched));
         }
     }
@@ -138,12 +173,21 @@ fn check(case: &Case, answer: &str, rows: &[Row], facts: &TableFacts, tally: &mu
 /// Each column must have been judged both ways often, or the comparison says nothing of it.
 fn check_tallies(tallies: &[Tally]) -> Result<()> {
     for (column, tally) in columns::COLUMNS.iter().zip(tallies) {
-        let Tally { matched, unmatched, refused, refused_on_purpose } = tally;
+        let Tally {
+            matched,
+            unmatched,
+            refused,
+            refused_on_purpose,
+        } = tally;
         println!(
             "{:20} matched {matched:4}  unmatched {unmatched:4}  refused {refused:4}  on purpose {refused_on_purpose:4}",
             column.definition
         );
-        ensure!(*matched >= 10 && *unmatched >= 10, "too few cases of {}", column.definition);
+        ensure!(
+            *matched >= 10 && *unmatched >= 10,
+            "too few cases of {}",
+            column.definition
+        );
     }
     Ok(())
 }
@@ -158,7 +202,10 @@ fn check_pairs(judged: &[(&Case, bool)], rows: &[Row], facts: &TableFacts, rng: 
         let text = format!("{}, {}", first.filter, second.filter);
         let filter = bind(&text, facts).with_context(|| text.clone())?;
         let expected = *matched && *matched_too;
-        ensure!(filter.matches(&rows[first.row]) == expected, "{text}: expected {expected}");
+        ensure!(
+            filter.matches(&rows[first.row]) == expected,
+            "{text}: expected {expected}"
+        );
         both += usize::from(expected);
     }
     ensure!(both >= PAIRS / 20, "only {both} pairs matched");
@@ -168,15 +215,31 @@ fn check_pairs(judged: &[(&Case, bool)], rows: &[Row], facts: &TableFacts, rng: 
 impl Case {
     fn draw(rng: &mut Rng) -> Self {
         let column = &columns::COLUMNS[rng.usize(..columns::COLUMNS.len())];
-        let operators: &[&str] =
-            if column.ordered() { &["eq", "neq", "gt", "gte", "lt", "lte", "in"] } else { &["eq", "neq", "in"] };
+        let operators: &[&str] = if column.ordered() {
+            &["eq", "neq", "gt", "gte", "lt", "lte", "in"]
+        } else {
+            &["eq", "neq", "in"]
+        };
         let operator = operators[rng.usize(..operators.len())];
         let count = if operator == "in" { rng.usize(1..5) } else { 1 };
         let values: Vec<String> = (0..count).map(|_| constants::constant(rng, column)).collect();
-        let items: Vec<String> = values.iter().map(|value| constants::written(rng, value)).collect();
-        let value = if operator == "in" { format!("({})", items.join(",")) } else { items.concat() };
+        let items: Vec<String> = values
+            .iter()
+            .map(|value| constants::written(rng, value))
+            .collect();
+        let value = if operator == "in" {
+            format!("({})", items.join(","))
+        } else {
+            items.concat()
+        };
         let filter = format!("{}={operator}.{value}", column.written());
-        Self { column, operator, values, row: rng.usize(..ROWS), filter }
+        Self {
+            column,
+            operator,
+            values,
+            row: rng.usize(..ROWS),
+            filter,
+        }
     }
 
     fn question(&self) -> Value {
@@ -207,5 +270,7 @@ fn facts() -> TableFacts {
 }
 
 fn bind(filter: &str, facts: &TableFacts) -> Result<BoundFilter, FilterError> {
-    FilterExpr::parse(filter, &FilterLimits::default())?.ok_or(FilterError::EmptySegment)?.bind(facts)
+    FilterExpr::parse(filter, &FilterLimits::default())?
+        .ok_or(FilterError::EmptySegment)?
+        .bind(facts)
 }

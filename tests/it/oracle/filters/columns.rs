@@ -62,18 +62,48 @@ pub const COLUMNS: [Column; 23] = [
     column("c_bool", "bool", "bool", Compare::Bool, ANY),
     column("c_text", "text collate \"C\"", "text", Compare::TextByBytes, ANY),
     column("c_words", "text", "text", Compare::TextInSomeOrder, ANY),
-    column("c_varchar", "varchar(40) collate \"C\"", "varchar", Compare::TextByBytes, ANY),
+    column(
+        "c_varchar",
+        "varchar(40) collate \"C\"",
+        "varchar",
+        Compare::TextByBytes,
+        ANY,
+    ),
     column("c_name", "name", "name", Compare::TextByBytes, ANY),
-    Column { cast: "\"char\"", ..column("c_char", "\"char\"", "char", Compare::TextByBytes, ONE) },
-    column("c_bpchar", "char(5) collate \"C\"", "bpchar", Compare::Padded, ANY),
+    Column {
+        cast: "\"char\"",
+        ..column("c_char", "\"char\"", "char", Compare::TextByBytes, ONE)
+    },
+    column(
+        "c_bpchar",
+        "char(5) collate \"C\"",
+        "bpchar",
+        Compare::Padded,
+        ANY,
+    ),
     column("c_uuid", "uuid", "uuid", Compare::Uuid, ANY),
     column("c_date", "date", "date", Compare::Date, DATE),
     column("c_time", "time", "time", Compare::Time, TIME),
-    column("c_timestamp", "timestamp", "timestamp", Compare::Timestamp, TIMESTAMP),
-    column("c_timestamptz", "timestamptz", "timestamptz", Compare::TimestampTz, TIMESTAMP),
+    column(
+        "c_timestamp",
+        "timestamp",
+        "timestamp",
+        Compare::Timestamp,
+        TIMESTAMP,
+    ),
+    column(
+        "c_timestamptz",
+        "timestamptz",
+        "timestamptz",
+        Compare::TimestampTz,
+        TIMESTAMP,
+    ),
     column("c_bytea", "bytea", "bytea", Compare::Bytea, BYTEA),
     column("c_mood", "mood", "mood", Compare::Enum, ANY),
-    Column { cast: "int4", ..column("Odd, \"n=m\".x", "small", "int4", Compare::Decimal, WHOLE) },
+    Column {
+        cast: "int4",
+        ..column("Odd, \"n=m\".x", "small", "int4", Compare::Decimal, WHOLE)
+    },
 ];
 
 const fn column(
@@ -83,14 +113,23 @@ const fn column(
     compare: Compare,
     form: &'static str,
 ) -> Column {
-    Column { name, definition, cast: type_name, type_name, compare, form }
+    Column {
+        name,
+        definition,
+        cast: type_name,
+        type_name,
+        compare,
+        form,
+    }
 }
 
 /// The statements that make the table and fill it with random rows, numbered from 0.
 pub fn schema(rng: &mut Rng, rows: usize) -> String {
     let labels: Vec<String> = LABELS.iter().map(|label| literal(label)).collect();
-    let definitions: Vec<String> =
-        COLUMNS.iter().map(|column| format!("{} {}", identifier(column.name), column.definition)).collect();
+    let definitions: Vec<String> = COLUMNS
+        .iter()
+        .map(|column| format!("{} {}", identifier(column.name), column.definition))
+        .collect();
     let mut sql = format!(
         "create type mood as enum ({}); create domain small as int4 check (value < 1000000000);
          create table oracle (row_number int, {});",
@@ -120,7 +159,10 @@ fn identifier(name: &str) -> String {
 
 impl Column {
     pub fn position(&self) -> usize {
-        COLUMNS.iter().position(|column| column.name == self.name).unwrap_or(COLUMNS.len())
+        COLUMNS
+            .iter()
+            .position(|column| column.name == self.name)
+            .unwrap_or(COLUMNS.len())
     }
 
     /// Whether values of this column may be ordered by a filter.
@@ -143,9 +185,15 @@ impl Column {
             Compare::Float4 => Comparison::Float4,
             Compare::Float8 => Comparison::Float8,
             Compare::Bool => Comparison::Bool,
-            Compare::TextByBytes => Comparison::Text { ordered_by_bytes: true },
-            Compare::TextInSomeOrder => Comparison::Text { ordered_by_bytes: false },
-            Compare::Padded => Comparison::PaddedText { ordered_by_bytes: true },
+            Compare::TextByBytes => Comparison::Text {
+                ordered_by_bytes: true,
+            },
+            Compare::TextInSomeOrder => Comparison::Text {
+                ordered_by_bytes: false,
+            },
+            Compare::Padded => Comparison::PaddedText {
+                ordered_by_bytes: true,
+            },
             Compare::Uuid => Comparison::Uuid,
             Compare::Date => Comparison::Date,
             Compare::Time => Comparison::Time,
