@@ -5,3 +5,4 @@
 
 mod bus;
 mod layers;
+mod oracle;
