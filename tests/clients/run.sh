@@ -4,13 +4,13 @@
 #   tests/clients/run.sh js|python [more arguments for the runner]
 #
 # Where the server is, and its keys, come from the environment (tests/clients/README.md). Exits with a failure
-# when a test fails, when one is skipped, and when none ran: a suite that ran nothing has proved nothing.
+# when a test fails, when none ran, and when one was skipped by itself: a suite that ran nothing proves nothing.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 suite=${1:-}
-[ $# -gt 0 ] && shift
+[ $# -eq 0 ] || shift
 
 for name in ANVILBASE_URL DATABASE_URL ANVILBASE_ANON_KEY ANVILBASE_SERVICE_KEY ANVILBASE_JWT_SECRET; do
   if [ -z "${!name:-}" ]; then
@@ -59,6 +59,7 @@ esac
 
 printf 'clients: %s: %s passed, status %s\n' "$suite" "${passed:-0}" "$status"
 [ "$status" -eq 0 ] || exit "$status"
+[ $# -eq 0 ] || unproved=0 # a person who selects tests by hand means to leave the others out
 if [ "${passed:-0}" -eq 0 ] || [ "${unproved:-0}" -ne 0 ]; then
   printf 'clients: %s: %s passed, %s skipped: not a proof\n' "$suite" "${passed:-0}" "${unproved:-0}" >&2
   exit 1

@@ -43,8 +43,8 @@ export class Journal {
         if (error) settle(reject, error)
       }
       const timer = setTimeout(() => {
-        const seen = JSON.stringify(this.items.slice(from), null, 1)
-        settle(reject, new Error(`${this.name}: no ${what} within ${ms} ms; seen since: ${seen}`))
+        const seen = this.items.slice(from).map((item) => `\n  ${(item.text ?? JSON.stringify(item)).slice(0, 600)}`)
+        settle(reject, new Error(`${this.name}: no ${what} within ${ms} ms; since then:${seen.join('') || ' nothing'}`))
       }, ms)
       this.#waiting.add(check)
       check()

@@ -18,9 +18,10 @@ export const MATRIX = [
 )
 
 /**
- * A client of `combination`, signed in with `token` when one is given (else anonymous), as `{client, frames}`.
- * `frames` is the journal of the text frames that the server sent. Closed when test `t` ends, which fails when
- * the server broke a rule of the protocol on this socket.
+ * A client of `combination`, signed in with `token` when one is given (else with `key` alone), as
+ * `{client, frames, become}`. `frames` is the journal of the text frames that the server sent; `become(token)` is a
+ * change of the session, as when an identity provider refreshes it. Closed when test `t` ends, which fails when the
+ * server broke a rule of the protocol on this socket.
  */
 export async function connect(t, combination, { token, key = ANON_KEY, url = URL_1 } = {}) {
   const { createClient, vsn } = combination
@@ -41,17 +42,23 @@ export async function connect(t, combination, { token, key = ANON_KEY, url = URL
       })
     }
   }
+  // The token comes through the SDK's callback: a token that is set by hand lasts only until the SDK asks again.
+  let session = token ?? key
   const client = createClient(url, key, {
     realtime: { transport: Tapped, vsn },
-    auth: { persistSession: false, autoRefreshToken: false, detectSessionInUrl: false },
+    accessToken: async () => session,
   })
-  if (token) await client.realtime.setAuth(token)
+  const become = (next) => {
+    session = next
+    return client.realtime.setAuth()
+  }
+  await become(session)
   t.after(async () => {
     await client.removeAllChannels()
     await client.realtime.disconnect()
     assert.deepEqual(broken, [], 'the server broke the protocol')
   })
-  return { client, frames }
+  return { client, frames, become }
 }
 
 /**

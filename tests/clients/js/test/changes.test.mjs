@@ -13,10 +13,10 @@ const all = (table) => ({ event: '*', schema: 'public', table })
 
 /** A user with a client subscribed to every change of `tables`, live. */
 async function subscriber(t, combination, tables, { token, key, channel = 'feed' } = {}) {
-  const { client, frames } = await connect(t, combination, { token, key })
+  const { frames, client, become } = await connect(t, combination, { token, key })
   const followed = follow(client, channel, tables.map(all))
   await followed.ready()
-  return { client, frames, ...followed }
+  return { frames, become, ...followed }
 }
 
 /** The `data` of the frame that carries the `n`-th change seen on a socket. */
@@ -137,12 +137,12 @@ for (const combination of MATRIX) {
       const database = await openDatabase(t)
       const table = await database.notes()
       const [before, after] = [newUser(JWT_SECRET), newUser(JWT_SECRET)]
-      const { client, events, system } = await subscriber(t, combination, [table], { token: before.token })
+      const { become, events, system } = await subscriber(t, combination, [table], { token: before.token })
       await database.insert(table, { id: 1, owner: before.id, room: 1, body: 'a' })
       await events.first(aboutRow(1), 'the row of the first user')
 
       const from = system.length
-      await client.realtime.setAuth(after.token)
+      await become(after.token)
       await system.first(({ status }) => status === 'ok', 'system message after the refresh', { from })
       await database.insert(table, { id: 2, owner: before.id, room: 1, body: 'b' })
       await database.insert(table, { id: 3, owner: after.id, room: 1, body: 'c' })
