@@ -1,0 +1,129 @@
+//! What one subscriber sees of one change: the event cut down to its verdict.
+//!
+//! Must never exist without a verdict (invariant 2): [`View::new`] is the only way to one, and
+//! the encoders take nothing else.
+
+use std::borrow::Cow;
+
+use crate::change::{ChangeEvent, Marker, Operation, Row, RowError};
+use crate::id::TableRef;
+use crate::verdict::{Grant, Verdict};
+
+/// The part of a change that a verdict lets through. Rows are JSON text, values byte for byte.
+#[derive(Debug)]
+pub struct View<'e> {
+    /// The table.
+    pub table: &'e TableRef,
+    /// What happened.
+    pub operation: Operation,
+    /// RFC 3339, UTC, three digits, `Z`.
+    pub commit_timestamp: &'e str,
+    /// Names of the readable columns with the type's name: `unknown` for an ordinary event (the feed
+    /// carries no types), the real one for the key columns of a reference event.
+    pub columns: Vec<ViewColumn<'e>>,
+    /// The new row; `None` on DELETE.
+    pub new: Option<RowText<'e>>,
+    /// The old row; `None` on INSERT, and on UPDATE where the prior row was not visible.
+    pub old: Option<RowText<'e>>,
+    /// The mark of a reference event.
+    pub marker: Option<Marker>,
+}
+
+/// A column's name and type, as the payload lists them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewColumn<'e> {
+    /// The column's name.
+    pub name: Cow<'e, str>,
+    /// The type's name, or `unknown`.
+    pub type_name: &'e str,
+}
+
+/// JSON text of a row. Private data: never printed by `Debug`.
+pub struct RowText<'e>(Cow<'e, str>);
+
+/// Why there is no view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoView {
+    /// The verdict is to drop.
+    #[error("view: the verdict is to drop")]
+    Dropped,
+    /// The row's text is broken: nothing can be cut from it safely.
+    #[error("view: {0}")]
+    Row(#[from] RowError),
+}
+
+impl<'e> View<'e> {
+    /// Cuts an event down to what the verdict lets through.
+    pub fn new(event: &'e ChangeEvent, verdict: &Verdict) -> Result<Self, NoView> {
+        let Verdict::Deliver(grant) = verdict else { return Err(NoView::Dropped) };
+        let shape = Shape { event, grant };
+        let new = event.new.as_ref().map(|row| shape.cut(row)).transpose()?;
+        let old = match (&event.old, event.operation) {
+            (Some(_), Operation::Update) if !grant.old_visible => None,
+            (Some(row), _) => Some(shape.cut(row)?),
+            (None, _) => None,
+        };
+        Ok(Self {
+            table: &event.table,
+            operation: event.operation,
+            commit_timestamp: &event.commit_timestamp,
+            columns: shape.columns()?,
+            new,
+            old,
+            marker: event.marker,
+        })
+    }
+}
+
+struct Shape<'e, 'g> {
+    event: &'e ChangeEvent,
+    grant: &'g Grant,
+}
+
+impl<'e> Shape<'e, '_> {
+    /// Whether a column of a row image may be shown.
+    fn shows(&self, column: &str) -> bool {
+        let key_only = self.event.is_reference()
+            || (self.event.operation == Operation::Delete && !self.grant.whole_deletes);
+        self.grant.readable.allows(column) && (!key_only || self.event.is_key_column(column))
+    }
+
+    fn cut(&self, row: &'e Row) -> Result<RowText<'e>, RowError> {
+        let mut whole = true;
+        for column in row.columns()? {
+            whole &= self.shows(&column.name);
+        }
+        let text = if whole { Cow::Borrowed(row.text()) } else { Cow::Owned(row.project(|name| self.shows(name))?) };
+        Ok(RowText(text))
+    }
+
+    /// `columns` lists every readable column, of a reference event the readable key columns.
+    fn columns(&self) -> Result<Vec<ViewColumn<'e>>, RowError> {
+        if self.event.is_reference() {
+            let key = self.event.primary_key.as_deref().unwrap_or_default();
+            let readable = key.iter().filter(|column| self.grant.readable.allows(&column.name));
+            return Ok(readable
+                .map(|column| ViewColumn { name: Cow::Borrowed(&*column.name), type_name: &column.type_name })
+                .collect());
+        }
+        let Some(row) = self.event.subject_row() else { return Ok(Vec::new()) };
+        let readable = row.columns()?.filter(|column| self.grant.readable.allows(&column.name));
+        Ok(readable.map(|column| ViewColumn { name: column.name, type_name: "unknown" }).collect())
+    }
+}
+
+impl RowText<'_> {
+    /// The row's JSON text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for RowText<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowText({} bytes)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;
