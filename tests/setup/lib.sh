@@ -3,6 +3,9 @@
 
 setup_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
+# The Makefile puts .venv/bin first; what makes .venv must not run from it.
+PATH=${PATH//"$setup_root/.venv/bin:"/}
+
 # One line per step, so that a person sees what is installed and what was there already.
 say() { printf 'setup: %s\n' "$*"; }
 

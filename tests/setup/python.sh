@@ -18,6 +18,7 @@ if [ "$(cat .venv/.installed 2>/dev/null || true)" = "$want" ] && [ -x .venv/bin
 fi
 say "python packages in .venv: installing"
 quietly python3 -m venv --clear .venv
-quietly .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input \
-  $(printf -- '-r %s ' "${requirements[@]}")
+arguments=()
+for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
+quietly .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input "${arguments[@]}"
 printf '%s' "$want" >.venv/.installed
