@@ -25,20 +25,25 @@ const SCHEMA = `
   grant select on announcements to anon, authenticated, service_role;`
 
 const CHANGES_PER_SECOND = 100
-const closing = [] // what must be ended, newest first
+const closing = [] // how to end what was started, newest last
+let closed = null
 
-/** Ends everything that was started; safe to call twice. */
-async function close() {
-  while (closing.length) await closing.pop()()
+/** Ends everything that was started, once, newest first; whoever calls it waits for the end of all. */
+const close = () => (closed ??= endAll())
+
+async function endAll() {
+  for (const end of closing.reverse()) {
+    await end().catch((error) => console.error(`demo: ${error.message}`)) // and still end the others
+  }
 }
 
 async function main() {
   title('AnvilBase Realtime: earthquakes under row-level security')
-  const server = await startServer()
-  closing.push(server.stop)
+  const server = await startServer(closing)
   say(`server    ${server.url}, with a private PostgreSQL`)
 
   const database = new pg.Client({ connectionString: server.database_url })
+  database.on('error', () => {}) // a server that is gone is reported once, by server.died
   await database.connect()
   closing.push(() => database.end())
   await database.query(SCHEMA)
@@ -53,10 +58,7 @@ async function main() {
   const count = (op) => changes.filter((c) => c.op === op).length
   title(`Writing ${ROWS} earthquakes: ${count('INSERT')} inserts, ${count('UPDATE')} updates, ${count('DELETE')} deletes`)
   say('Some of what arrives, as it arrives (delay: from commit to callback):\n')
-  await write(database, changes)
-  // The last row of all, which everybody may read: whoever has it has had everything before it.
-  await database.query(`insert into announcements values (1, 'the end')`)
-  await Promise.all(watchers.map((watcher) => watcher.done))
+  await Promise.race([server.died, run(database, changes, watchers)])
 
   title('Who received what')
   printTable(watchers)
@@ -71,7 +73,7 @@ async function main() {
 async function subscribe(server, ana, ben, live) {
   const every = { event: '*', schema: 'public', table: 'quakes' }
   const anonymous = { token: sign(server.jwt_secret, { role: 'anon', exp: seconds(3600) }) }
-  const common = { server, live, stopWith: closing }
+  const common = { server, live, closing }
   const watchers = await Promise.all([
     watchWithJs({ ...common, name: 'Ana', as: ana, bindings: [every] }),
     watchWithPython({ ...common, name: 'Ana', as: ana, bindings: [every] }),
@@ -91,6 +93,14 @@ async function subscribe(server, ana, ben, live) {
   return watchers
 }
 
+/** Makes all changes, and waits until everybody has had theirs. */
+async function run(database, changes, watchers) {
+  await write(database, changes)
+  // The last row of all, which everybody may read: whoever has it has had everything before it.
+  await database.query(`insert into announcements values (1, 'the end')`)
+  await Promise.all(watchers.map((watcher) => watcher.done))
+}
+
 /** Makes the changes one by one, each in a transaction of its own, at a steady pace. */
 async function write(database, changes) {
   const start = performance.now()
@@ -101,20 +111,20 @@ async function write(database, changes) {
   }
 }
 
+let stopped = null
 for (const [signal, status] of [['SIGINT', 130], ['SIGTERM', 143], ['SIGHUP', 129]]) {
-  process.once(signal, async () => {
-    say('\nstopping')
-    await close()
-    process.exit(status)
+  process.on(signal, () => {
+    if (stopped === null) say('\nstopping')
+    stopped ??= status
+    close().finally(() => process.exit(stopped))
   })
 }
 
+let status = 1
 try {
-  process.exitCode = (await main()) ? 0 : 1
+  if (await main()) status = 0
 } catch (error) {
-  console.error(`demo: FAIL: ${error.message}`)
-  process.exitCode = 1
-} finally {
-  await close()
+  if (stopped === null) console.error(`demo: FAIL: ${error.message}`)
 }
-process.exit()
+await close()
+process.exit(stopped ?? status)

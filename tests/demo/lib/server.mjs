@@ -11,11 +11,13 @@ const READY_MS = 120_000
 const STOP_MS = 30_000
 const root = new URL('../../..', import.meta.url).pathname
 
+const lastLines = (file) => readFileSync(file, 'utf8').trimEnd().split('\n').slice(-20).join('\n')
+
 /**
  * Starts the server; resolves, once it serves, to the fields of its one line of output (`url`, `database_url`, keys)
- * with `stop()`, which waits for its end, and `endedWell()`.
+ * with `endedWell()` and `died`, which rejects when it ends by itself. How to end it is put into `closing` at once.
  */
-export async function startServer() {
+export async function startServer(closing) {
   const binary = process.env.ANVILBASE_BIN || join(process.env.CARGO_TARGET_DIR || join(root, 'target'), 'debug/anvilbase')
   const directory = mkdtempSync(join(tmpdir(), 'anvilbase-demo-'))
   const logFile = join(directory, 'log')
@@ -29,17 +31,20 @@ export async function startServer() {
   })
   closeSync(log)
   const ended = new Promise((resolve) => {
-    child.once('error', (error) => resolve({ error }))
+    child.once('error', (error) => resolve({ code: error.code }))
     child.once('exit', (code, signal) => resolve({ code, signal }))
   })
   let result = null
+  let stopping = false
   const stop = async () => {
+    stopping = true
     child.kill('SIGTERM')
     const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
     result = await ended
     clearTimeout(timer)
     rmSync(directory, { recursive: true, force: true })
   }
+  closing.push(stop)
   const lines = createInterface({ input: child.stdout })
   const line = await Promise.race([
     once(lines, 'line').then(([text]) => text),
@@ -47,9 +52,11 @@ export async function startServer() {
     new Promise((resolve) => setTimeout(resolve, READY_MS, null).unref()),
   ])
   if (!line) {
-    const text = readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-20).join('\n')
-    await stop()
-    throw new Error(`${binary} did not start${result.error ? ` (${result.error.code})` : ''}\n${text}`)
+    throw new Error(`${binary} did not start\n${lastLines(logFile)}`)
   }
-  return { ...JSON.parse(line), stop, endedWell: () => result?.code === 0 || result?.signal === 'SIGTERM' }
+  const died = new Promise((_, reject) => {
+    ended.then(() => stopping || reject(new Error(`the server ended by itself\n${lastLines(logFile)}`)))
+  })
+  died.catch(() => {}) // whoever waits for it gets the error; nobody may be waiting yet
+  return { ...JSON.parse(line), died, endedWell: () => result?.code === 0 }
 }

@@ -66,16 +66,13 @@ class Watcher {
 }
 
 /** A watcher on @supabase/supabase-js. */
-export async function watchWithJs({ server, stopWith, ...rest }) {
+export async function watchWithJs({ server, closing, ...rest }) {
   const watcher = new Watcher({ ...rest, library: 'supabase-js' }).finish()
   const client = createClient(server.url, server.anon_key, {
     realtime: { transport: WebSocket },
     accessToken: async () => rest.as.token,
   })
-  stopWith.push(async () => {
-    await client.removeAllChannels()
-    await client.realtime.disconnect()
-  })
+  closing.push(async () => client.realtime.disconnect())
   await client.realtime.setAuth()
   const channel = client.channel('demo')
   for (const binding of watcher.bindings) {
@@ -91,7 +88,7 @@ export async function watchWithJs({ server, stopWith, ...rest }) {
 }
 
 /** A watcher on PyPI's realtime, in a process of its own (watch.py), which reports a line for everything it gets. */
-export async function watchWithPython({ server, stopWith, ...rest }) {
+export async function watchWithPython({ server, closing, ...rest }) {
   const watcher = new Watcher({ ...rest, library: 'realtime (Python)' }).finish()
   // Through standard input, not as arguments or environment: a token is a secret. Its end ends the child.
   const child = spawn(python, [new URL('../watch.py', import.meta.url).pathname], { stdio: ['pipe', 'pipe', 'pipe'] })
@@ -103,7 +100,7 @@ export async function watchWithPython({ server, stopWith, ...rest }) {
   child.stderr.on('data', (text) => (errors = (errors + text).slice(-2000)))
   child.stdin.on('error', () => {}) // a child that is gone already is reported by its exit
   ended.then(() => watcher.fail(`ended early\n${errors}`))
-  stopWith.push(async () => {
+  closing.push(async () => {
     child.stdin.end()
     await ended
   })
