@@ -84,6 +84,7 @@ async def test_a_bad_binding_is_refused_and_the_socket_goes_on(database: Databas
         ({"role": "nobody", "exp": 4102444800}, JWT_SECRET, "Unauthorized"),
         ({"role": "authenticated", "exp": 4102444800}, "another secret of a good length", "JwtSignatureError"),
     ],
+    ids=["expired", "no role", "unknown role", "signature"],  # a generated name would print the secret
 )
 async def test_a_bad_token_is_refused_with_its_code(
     database: Database, claims: dict[str, Any], secret: str, code: str
