@@ -55,7 +55,9 @@ begin
     select distinct o.object_type, o.objid, o.address_names[1] as schema_name, o.address_names[2] as table_name
     from pg_event_trigger_dropped_objects() o
     where not o.is_temporary
-      and o.object_type in ('table', 'table column', 'table constraint', 'policy', 'trigger', 'type')
+      and (o.object_type in ('table', 'table column', 'table constraint', 'policy', 'trigger')
+        -- Not a table's own row type, which goes with it.
+        or (o.object_type = 'type' and (o.original or o.normal)))
   loop
     begin
       if v_object.object_type = 'table' then

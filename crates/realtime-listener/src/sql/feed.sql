@@ -60,12 +60,12 @@ end
 $open_feed$;
 
 -- Sends a heartbeat through the channel: it must come back on the session that listens.
-create or replace function anvilbase_realtime.beat(nonce uuid) returns void
+create or replace function anvilbase_realtime.beat(nonce text) returns void
 language sql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $beat$
-  select pg_notify(s.channel, format('{"v":1,"n":"%s","o":"H"}', nonce)) from anvilbase_realtime.settings s
+  select pg_notify(s.channel, format('{"v":1,"n":%s,"o":"H"}', to_json(nonce))) from anvilbase_realtime.settings s
 $beat$;
 
 alter function anvilbase_realtime.open_feed() owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.beat(uuid) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.beat(text) owner to anvilbase_realtime_owner;
