@@ -123,9 +123,9 @@ pub async fn provision(
     }
     let mut report = ProvisionReport { superuser: row.get(2), ..ProvisionReport::default() };
     let passwords = [
-        (LISTENER_ROLE, options.listener_password.resolve()?),
-        (PROBER_ROLE, options.prober_password.resolve()?),
-        (SERVICE_ROLE, options.service_password.resolve()?),
+        (LISTENER_ROLE, options.listener_password.resolve(random(client).await?)?),
+        (PROBER_ROLE, options.prober_password.resolve(random(client).await?)?),
+        (SERVICE_ROLE, options.service_password.resolve(random(client).await?)?),
     ];
     let mut attempt = 0;
     while let Err(error) = install(client, report.superuser, &passwords, options.rotate_channel).await {
@@ -140,6 +140,12 @@ pub async fn provision(
     attach_tables(client, &mut report).await?;
     note(client, &mut report).await?;
     Ok(report)
+}
+
+/// 244 random bits of the server's strong source, in hex.
+async fn random(client: &Client) -> Result<String, tokio_postgres::Error> {
+    let two = "select pg_catalog.replace(pg_catalog.gen_random_uuid()::text || pg_catalog.gen_random_uuid()::text, '-', '')";
+    Ok(client.query_one(two, &[]).await?.get(0))
 }
 
 async fn install(

@@ -6,8 +6,6 @@ use std::fmt;
 
 use super::ProvisionError;
 
-const GENERATED_CHARS: usize = 32;
-
 /// A login's password, as the caller of `provision` gives it.
 #[derive(Default)]
 pub enum Password {
@@ -16,7 +14,7 @@ pub enum Password {
     Keep,
     /// A `SCRAM-SHA-256$…` verifier.
     Verifier(String),
-    /// Make one of 32 random characters; the report carries it.
+    /// Make one of 244 random bits; the report carries it.
     Generate,
 }
 
@@ -31,17 +29,17 @@ impl Password {
         Self::Verifier(postgres_protocol::password::scram_sha_256(clear.as_bytes()))
     }
 
-    pub(super) fn resolve(&self) -> Result<Option<Resolved>, ProvisionError> {
+    /// `random` becomes the password where one is to be made.
+    pub(super) fn resolve(self, random: String) -> Result<Option<Resolved>, ProvisionError> {
         match self {
             Self::Keep => Ok(None),
-            Self::Verifier(verifier) if is_verifier(verifier) => {
-                Ok(Some(Resolved { verifier: verifier.clone(), clear: None }))
+            Self::Verifier(verifier) if is_verifier(&verifier) => {
+                Ok(Some(Resolved { verifier, clear: None }))
             }
             Self::Verifier(_) => Err(ProvisionError::NotAVerifier),
             Self::Generate => {
-                let clear = generate();
-                let verifier = postgres_protocol::password::scram_sha_256(clear.as_bytes());
-                Ok(Some(Resolved { verifier, clear: Some(clear) }))
+                let verifier = postgres_protocol::password::scram_sha_256(random.as_bytes());
+                Ok(Some(Resolved { verifier, clear: Some(random) }))
             }
         }
     }
@@ -51,11 +49,6 @@ impl Password {
 fn is_verifier(text: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"$:+/=-".contains(&b);
     text.starts_with("SCRAM-SHA-256$") && text.bytes().all(allowed)
-}
-
-/// 190 random bits from the operating system, by way of the hasher keys' source.
-fn generate() -> String {
-    todo()
 }
 
 impl fmt::Debug for Password {
