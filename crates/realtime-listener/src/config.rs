@@ -100,7 +100,10 @@ impl ListenerConfig {
     /// [`InvalidLimits`], naming both.
     pub fn validate(&self) -> Result<(), InvalidLimits> {
         if self.max_db_connections < self.max_listeners {
-            return Err(InvalidLimits { listeners: self.max_listeners, connections: self.max_db_connections });
+            return Err(InvalidLimits {
+                listeners: self.max_listeners,
+                connections: self.max_db_connections,
+            });
         }
         Ok(())
     }
@@ -129,9 +132,16 @@ mod tests {
 
     #[test]
     fn limits_that_contradict_are_named() {
-        let config = ListenerConfig { max_listeners: 3, max_db_connections: 2, ..ListenerConfig::default() };
+        let config = ListenerConfig {
+            max_listeners: 3,
+            max_db_connections: 2,
+            ..ListenerConfig::default()
+        };
         let error = config.validate().unwrap_err().to_string();
-        assert!(error.contains("MAX_DB_CONNECTIONS (2)") && error.contains("MAX_LISTENERS (3)"), "{error}");
+        assert!(
+            error.contains("MAX_DB_CONNECTIONS (2)") && error.contains("MAX_LISTENERS (3)"),
+            "{error}"
+        );
         assert!(ListenerConfig::default().validate().is_ok());
     }
 }

@@ -79,7 +79,9 @@ pub struct Feed {
 enum End {
     /// The process stops, or the project is no longer ours to hold.
     Stopped,
+    /// No gateway has had sessions of the project for the whole linger.
     NoInterest,
+    /// The session broke.
     Broken(SessionError),
 }
 
@@ -96,47 +98,50 @@ impl Feed {
         let mut backoff = Backoff::new(self.config.reopen_steps);
         let mut taken_before = false;
         loop {
-            let end = match self.open().await {
-                Ok(Opened::HeldElsewhere) => {
+            let (end, was_up) = match self.open().await {
+                None => return,
+                Some(Ok(Opened::HeldElsewhere)) => {
                     tracing::info!(project = %self.project, "another listener holds the feed");
                     report(FirstAttempt::HeldElsewhere);
                     return;
                 }
-                Ok(Opened::Taken(session)) => {
+                Some(Ok(Opened::Taken(session))) => {
                     backoff.reset();
                     self.begin(session.epoch, taken_before).await;
                     taken_before = true;
                     report(FirstAttempt::Taken);
-                    self.carry(*session).await
+                    (self.carry(*session).await, true)
                 }
-                Err(error) => End::Broken(error),
+                Some(Err(error)) => (End::Broken(error), false),
             };
             self.state.lock().epoch = 0;
-            match end {
-                End::Stopped => return,
-                End::NoInterest => {
-                    tracing::info!(project = %self.project, "nobody is interested in the feed any more");
-                    return;
-                }
-                End::Broken(error) => {
-                    report(FirstAttempt::Failed);
-                    if !self.pause(&error, &mut backoff).await {
-                        return;
-                    }
-                }
+            let End::Broken(error) = end else { return };
+            report(FirstAttempt::Failed);
+            if !self.pause(&error, was_up, &mut backoff).await {
+                return;
             }
         }
     }
 
-    async fn open(&self) -> Result<Opened, SessionError> {
-        // A failed acquire means that the semaphore is closed, which nobody does.
-        let _permit = self.connections.acquire().await;
-        let spare = self.connections.try_acquire();
-        let opening =
-            session::open(&self.dsn, self.project.as_str(), &self.config, spare.is_ok(), &self.tasks);
+    /// None: stopped meanwhile.
+    async fn open(&self) -> Option<Result<Opened, SessionError>> {
+        let opening = async {
+            // A failed acquire means that the semaphore is closed, which nobody does.
+            let permit = Arc::clone(&self.connections).acquire_owned().await.ok();
+            let spare = self.connections.try_acquire();
+            let opened = session::open(
+                &self.dsn,
+                self.project.as_str(),
+                &self.config,
+                spare.is_ok(),
+                &self.tasks,
+            )
+            .await;
+            opened.map(|opened| opened.holding(permit))
+        };
         tokio::select! {
-            opened = opening => opened,
-            () = self.tasks.cancelled() => Ok(Opened::HeldElsewhere),
+            opened = opening => Some(opened),
+            () = self.tasks.cancelled() => None,
         }
     }
 
@@ -154,7 +159,12 @@ impl Feed {
 
     /// Carries one session to its end, and says `Down`.
     async fn carry(&mut self, session: Session) -> End {
-        let Session { mut source, mut heart, .. } = session;
+        let Session {
+            mut source,
+            mut heart,
+            permit: _permit,
+            ..
+        } = session;
         let watch = watch_heart(&mut heart, &self.project, &self.config, &self.metrics);
         let stopped = self.tasks.cancelled();
         let end = tokio::select! {
@@ -168,6 +178,9 @@ impl Feed {
             End::Broken(_) => DownReason::ConnectionLost,
         };
         self.say_down(reason).await;
+        if let End::NoInterest = end {
+            tracing::info!(project = %self.project, "nobody is interested in the feed any more");
+        }
         if !matches!(end, End::Broken(_)) {
             // After the last word, so that the next owner's first word comes later.
             heart.release().await;
@@ -186,11 +199,11 @@ impl Feed {
     }
 
     /// Waits before the next attempt. False: there is to be none.
-    async fn pause(&mut self, error: &SessionError, backoff: &mut Backoff) -> bool {
+    async fn pause(&mut self, error: &SessionError, was_up: bool, backoff: &mut Backoff) -> bool {
         let (label, reason) = classify(error);
         self.metrics.failure(label);
         tracing::warn!(project = %self.project, %error, "the feed is down");
-        if reason != DownReason::ConnectionLost {
+        if !was_up {
             self.say_down(reason).await;
         }
         tokio::select! {
@@ -300,7 +313,6 @@ fn classify(error: &SessionError) -> (&'static str, DownReason) {
         SessionError::NotProvisioned(_) => ("not_provisioned", DownReason::NotProvisioned),
         SessionError::Refused(_) => ("refused", DownReason::DatabaseUnavailable),
         SessionError::Deadline(_) => ("deadline", DownReason::DatabaseUnavailable),
-        // Of a session that was up: `Down` was said when it ended.
         SessionError::NoHeartbeat(_) => ("no_heartbeat", DownReason::ConnectionLost),
         SessionError::Ended => ("ended", DownReason::ConnectionLost),
     }

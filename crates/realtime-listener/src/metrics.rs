@@ -48,13 +48,33 @@ impl ListenerMetrics {
     pub fn register(metrics: &Metrics) -> Self {
         Self {
             events: metrics.register("listener_events", "Change events published", Counter::default()),
-            malformed: metrics.register("listener_malformed", "Notifications that were no envelope", Counter::default()),
-            sessions: metrics.register("listener_sessions", "Sessions that took a feed", Counter::default()),
-            attached: metrics.register("listener_attach_requests", "Attach requests answered", Counter::default()),
+            malformed: metrics.register(
+                "listener_malformed",
+                "Notifications that were no envelope",
+                Counter::default(),
+            ),
+            sessions: metrics.register(
+                "listener_sessions",
+                "Sessions that took a feed",
+                Counter::default(),
+            ),
+            attached: metrics.register(
+                "listener_attach_requests",
+                "Attach requests answered",
+                Counter::default(),
+            ),
             held: metrics.register("listener_projects", "Projects held", Gauge::default()),
-            capacity: metrics.register("listener_projects_max", "Projects that may be held", Gauge::default()),
+            capacity: metrics.register(
+                "listener_projects_max",
+                "Projects that may be held",
+                Gauge::default(),
+            ),
             gaps: metrics.register("listener_gaps", "Gaps announced, by reason", Family::default()),
-            failures: metrics.register("listener_session_failures", "Sessions that failed, by reason", Family::default()),
+            failures: metrics.register(
+                "listener_session_failures",
+                "Sessions that failed, by reason",
+                Family::default(),
+            ),
             project_events: metrics.register_project(
                 "listener_project_events",
                 "Change events published, by project",
@@ -76,7 +96,11 @@ impl ListenerMetrics {
 
     /// A gap was announced.
     pub fn gap(&self, reason: GapReason) {
-        self.gaps.get_or_create(&Reason { reason: reason.as_str() }).inc();
+        self.gaps
+            .get_or_create(&Reason {
+                reason: reason.as_str(),
+            })
+            .inc();
     }
 
     /// A session could not be opened, or ended by itself.
@@ -97,5 +121,7 @@ impl ListenerMetrics {
 }
 
 fn label(project: &ProjectId) -> Project {
-    Project { project: project.to_string() }
+    Project {
+        project: project.to_string(),
+    }
 }

@@ -121,11 +121,23 @@ pub async fn provision(
     if row.get(1) {
         return Err(ProvisionError::Standby);
     }
-    let mut report = ProvisionReport { superuser: row.get(2), ..ProvisionReport::default() };
+    let mut report = ProvisionReport {
+        superuser: row.get(2),
+        ..ProvisionReport::default()
+    };
     let passwords = [
-        (LISTENER_ROLE, options.listener_password.resolve(random(client).await?)?),
-        (PROBER_ROLE, options.prober_password.resolve(random(client).await?)?),
-        (SERVICE_ROLE, options.service_password.resolve(random(client).await?)?),
+        (
+            LISTENER_ROLE,
+            options.listener_password.resolve(random(client).await?)?,
+        ),
+        (
+            PROBER_ROLE,
+            options.prober_password.resolve(random(client).await?)?,
+        ),
+        (
+            SERVICE_ROLE,
+            options.service_password.resolve(random(client).await?)?,
+        ),
     ];
     let mut attempt = 0;
     while let Err(error) = install(client, report.superuser, &passwords, options.rotate_channel).await {
@@ -136,7 +148,11 @@ pub async fn provision(
         tokio::time::sleep(Duration::from_millis(fastrand::u64(20..200))).await;
     }
     let [listener, prober, service] = passwords.map(|(_, password)| password.and_then(|p| p.clear));
-    report.generated = GeneratedPasswords { listener, prober, service };
+    report.generated = GeneratedPasswords {
+        listener,
+        prober,
+        service,
+    };
     attach_tables(client, &mut report).await?;
     note(client, &mut report).await?;
     Ok(report)
@@ -154,7 +170,11 @@ async fn install(
     passwords: &[(&str, Option<password::Resolved>)],
     rotate_channel: bool,
 ) -> Result<(), tokio_postgres::Error> {
-    let transaction = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted).start().await?;
+    let transaction = client
+        .build_transaction()
+        .isolation_level(IsolationLevel::ReadCommitted)
+        .start()
+        .await?;
     transaction
         .batch_execute(&format!(
             "set local search_path = pg_catalog, pg_temp; set local lock_timeout = '10s'; \
@@ -185,12 +205,16 @@ async fn install(
     transaction.batch_execute(GRANTS_SQL).await?;
     if !superuser {
         // Membership of the owner stays: without event triggers, attaching is this login's work.
-        transaction.batch_execute("revoke anvilbase_realtime_printer from current_user").await?;
+        transaction
+            .batch_execute("revoke anvilbase_realtime_printer from current_user")
+            .await?;
     }
     for (role, password) in passwords {
         if let Some(password) = password {
             // A verifier holds nothing but base64 and `$:-=`; resolve() has checked that.
-            transaction.batch_execute(&format!("alter role {role} password '{}'", password.verifier)).await?;
+            transaction
+                .batch_execute(&format!("alter role {role} password '{}'", password.verifier))
+                .await?;
         }
     }
     transaction.commit().await
@@ -248,7 +272,9 @@ async fn note(client: &Client, report: &mut ProvisionReport) -> Result<(), tokio
         ));
     }
     if !report.not_attached.is_empty() {
-        report.notices.push(format!("{} tables do not emit", report.not_attached.len()));
+        report
+            .notices
+            .push(format!("{} tables do not emit", report.not_attached.len()));
     }
     Ok(())
 }

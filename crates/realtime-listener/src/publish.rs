@@ -32,7 +32,15 @@ impl Publisher {
     /// A publisher that has no epoch yet: it can only say `Down`.
     pub fn new(bus: Bus, project: ProjectId, owner: String, metrics: ListenerMetrics) -> Self {
         let control = subject::control(&project);
-        Self { bus, project, owner, control, metrics, position: Position::default(), refused: 0 }
+        Self {
+            bus,
+            project,
+            owner,
+            control,
+            metrics,
+            position: Position::default(),
+            refused: 0,
+        }
     }
 
     /// The last place used.
@@ -54,7 +62,13 @@ impl Publisher {
 
     /// The feed ended, or could not begin.
     pub async fn down(&mut self, reason: v1::DownReason) {
-        self.status(Kind::Down(Down { reason: reason.into() }), self.position).await;
+        self.status(
+            Kind::Down(Down {
+                reason: reason.into(),
+            }),
+            self.position,
+        )
+        .await;
     }
 
     /// A row changed.
@@ -62,7 +76,10 @@ impl Publisher {
         self.settle().await;
         event.position = self.next();
         let body = v1::ChangeEvent::from(&event).encode_to_vec();
-        if self.send(&subject::change(&self.project, &event.table), body).await {
+        if self
+            .send(&subject::change(&self.project, &event.table), body)
+            .await
+        {
             self.metrics.event(&self.project);
         }
     }
@@ -78,7 +95,11 @@ impl Publisher {
         self.settle().await;
         let (relid, schema, table) = parts(mark);
         let position = self.next();
-        self.status(Kind::TableChanged(TableChanged { relid, schema, table }), position).await;
+        self.status(
+            Kind::TableChanged(TableChanged { relid, schema, table }),
+            position,
+        )
+        .await;
     }
 
     /// A table was emptied.
@@ -86,7 +107,8 @@ impl Publisher {
         self.settle().await;
         let (relid, schema, table) = parts(Some(mark));
         let position = self.next();
-        self.status(Kind::Truncated(Truncated { relid, schema, table }), position).await;
+        self.status(Kind::Truncated(Truncated { relid, schema, table }), position)
+            .await;
     }
 
     /// Waits until the bus has what was published.
@@ -107,7 +129,13 @@ impl Publisher {
     async fn announce(&mut self, reason: GapReason, dropped: u64, table: Option<TableMark>) {
         let (relid, schema, table) = parts(table);
         let position = self.next();
-        let gap = Gap { dropped, reason: reason.as_str().to_owned(), schema, table, relid };
+        let gap = Gap {
+            dropped,
+            reason: reason.as_str().to_owned(),
+            schema,
+            table,
+            relid,
+        };
         self.metrics.gap(reason);
         self.status(Kind::Gap(gap), position).await;
     }
@@ -118,8 +146,11 @@ impl Publisher {
     }
 
     async fn status(&mut self, kind: Kind, position: Position) {
-        let status =
-            v1::FeedStatus { owner: self.owner.clone(), position: Some(position.into()), kind: Some(kind) };
+        let status = v1::FeedStatus {
+            owner: self.owner.clone(),
+            position: Some(position.into()),
+            kind: Some(kind),
+        };
         let control = self.control.clone();
         self.send(&control, status.encode_to_vec()).await;
     }
@@ -141,7 +172,11 @@ impl Publisher {
 /// Relation 0 with empty names stands for every table.
 fn parts(mark: Option<TableMark>) -> (u32, String, String) {
     match mark {
-        Some(mark) => (mark.relid, mark.table.schema.to_string(), mark.table.table.to_string()),
+        Some(mark) => (
+            mark.relid,
+            mark.table.schema.to_string(),
+            mark.table.table.to_string(),
+        ),
         None => (0, String::new(), String::new()),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use realtime_node::postgres::{Dsn, PgError, PgOptions, connect, describe};
 use realtime_node::tasks::Tasks;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -33,6 +34,8 @@ pub struct Session {
     pub epoch: u64,
     /// The heart of the session, to be watched while the source is read.
     pub heart: Heart,
+    /// Its share of the process's connections.
+    pub permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Proves from time to time that notifications reach the session.
@@ -68,7 +71,9 @@ pub enum SessionError {
     #[error("listener_dsn: leads to a standby, which delivers no notifications; it must lead to the primary")]
     Standby,
     /// Our objects are missing, or this login may not use them.
-    #[error("the database is not provisioned for this login; run `anvilbase realtime provision` (SQLSTATE {0})")]
+    #[error(
+        "the database is not provisioned for this login; run `anvilbase realtime provision` (SQLSTATE {0})"
+    )]
     NotProvisioned(String),
     /// The database refused a statement.
     #[error("the database refused: {0}")]
@@ -120,7 +125,10 @@ async fn take(
     refuse_transaction_pooler(&client, spare, tasks).await?;
     client.batch_execute(SESSION_SETTINGS).await?;
     let row = client
-        .query_one("select outcome, epoch, key_rotated from anvilbase_realtime.open_feed()", &[])
+        .query_one(
+            "select outcome, epoch, key_rotated from anvilbase_realtime.open_feed()",
+            &[],
+        )
         .await?;
     if row.get::<_, bool>(2) {
         tracing::error!(project, "a stranger held the feed's lock; the lock was replaced");
@@ -129,12 +137,34 @@ async fn take(
         return Ok(Opened::HeldElsewhere);
     }
     let epoch = u64::try_from(row.get::<_, i64>(1)).unwrap_or_default();
-    let mut heart = Heart { client, beats, deadline: config.heartbeat_deadline };
+    let mut heart = Heart {
+        client,
+        beats,
+        deadline: config.heartbeat_deadline,
+    };
     match heart.beat().await {
-        Ok(()) => Ok(Opened::Taken(Box::new(Session { source, epoch, heart }))),
+        Ok(()) => Ok(Opened::Taken(Box::new(Session {
+            source,
+            epoch,
+            heart,
+            permit: None,
+        }))),
         // The statement went through and its notification did not come: what poolers do.
-        Err(SessionError::NoHeartbeat(_)) if !heart.client.is_closed() => Err(SessionError::TransactionPooler),
+        Err(SessionError::NoHeartbeat(_)) if !heart.client.is_closed() => {
+            Err(SessionError::TransactionPooler)
+        }
         Err(error) => Err(error),
+    }
+}
+
+impl Opened {
+    /// The session keeps its share of the process's connections until it ends.
+    #[must_use]
+    pub fn holding(mut self, permit: Option<OwnedSemaphorePermit>) -> Self {
+        if let Self::Taken(session) = &mut self {
+            session.permit = permit;
+        }
+        self
     }
 }
 
@@ -149,14 +179,18 @@ impl Heart {
         let nonce = format!("{nonce:032x}");
         let deadline = self.deadline;
         let round_trip = async {
-            self.client.execute("select anvilbase_realtime.beat($1)", &[&nonce]).await?;
+            self.client
+                .execute("select anvilbase_realtime.beat($1)", &[&nonce])
+                .await?;
             match self.beats.wait_for(|beat| *beat == expected).await {
                 Ok(_) => Ok(()),
                 // The reader ended.
                 Err(_) => Err(SessionError::NoHeartbeat(deadline)),
             }
         };
-        timeout(deadline, round_trip).await.unwrap_or(Err(SessionError::NoHeartbeat(deadline)))
+        timeout(deadline, round_trip)
+            .await
+            .unwrap_or(Err(SessionError::NoHeartbeat(deadline)))
     }
 
     /// How full the server's notification queue is, 0 to 1.
@@ -164,7 +198,9 @@ impl Heart {
     /// # Errors
     /// The database refused, or did not answer before the heartbeat's deadline.
     pub async fn queue_usage(&self) -> Result<f64, SessionError> {
-        let query = self.client.query_one("select pg_catalog.pg_notification_queue_usage()", &[]);
+        let query = self
+            .client
+            .query_one("select pg_catalog.pg_notification_queue_usage()", &[]);
         match timeout(self.deadline, query).await {
             Ok(row) => Ok(row?.get(0)),
             Err(_) => Err(SessionError::NoHeartbeat(self.deadline)),
@@ -173,7 +209,9 @@ impl Heart {
 
     /// Gives the lock back and ends the session.
     pub async fn release(self) {
-        let released = self.client.batch_execute("unlisten *; select pg_catalog.pg_advisory_unlock_all()");
+        let released = self
+            .client
+            .batch_execute("unlisten *; select pg_catalog.pg_advisory_unlock_all()");
         if timeout(RELEASE_DEADLINE, released).await.is_err() {
             tracing::warn!("a feed's lock was not given back in time; it ends with its session");
         }
@@ -181,7 +219,10 @@ impl Heart {
 }
 
 async fn refuse_standby(client: &Client) -> Result<(), SessionError> {
-    match one_value(client, "select pg_catalog.pg_is_in_recovery()").await?.as_deref() {
+    match one_value(client, "select pg_catalog.pg_is_in_recovery()")
+        .await?
+        .as_deref()
+    {
         Some("t") => Err(SessionError::Standby),
         _ => Ok(()),
     }

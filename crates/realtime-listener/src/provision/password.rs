@@ -33,13 +33,17 @@ impl Password {
     pub(super) fn resolve(self, random: String) -> Result<Option<Resolved>, ProvisionError> {
         match self {
             Self::Keep => Ok(None),
-            Self::Verifier(verifier) if is_verifier(&verifier) => {
-                Ok(Some(Resolved { verifier, clear: None }))
-            }
+            Self::Verifier(verifier) if is_verifier(&verifier) => Ok(Some(Resolved {
+                verifier,
+                clear: None,
+            })),
             Self::Verifier(_) => Err(ProvisionError::NotAVerifier),
             Self::Generate => {
                 let verifier = postgres_protocol::password::scram_sha_256(random.as_bytes());
-                Ok(Some(Resolved { verifier, clear: Some(random) }))
+                Ok(Some(Resolved {
+                    verifier,
+                    clear: Some(random),
+                }))
             }
         }
     }

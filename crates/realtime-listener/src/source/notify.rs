@@ -3,6 +3,9 @@
 //! Must never wait for the feed before it reads on: a listener that does not read fills the server's queue, and then
 //! every writer of the cluster fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use realtime_node::postgres::PgConnection;
 use realtime_node::tasks::Tasks;
 use tokio::sync::{mpsc, watch};
@@ -13,28 +16,50 @@ use super::{Item, Source};
 /// How a heartbeat's envelope ends; no other operation's does.
 const HEARTBEAT_END: &str = r#","o":"H"}"#;
 
-/// Envelopes of one session, from a bounded queue.
+/// Envelopes of one session, from a bounded queue. Ends with its session: what is still queued then is dropped, for
+/// another listener may hold the feed already.
 #[derive(Debug)]
-pub struct NotifySource(mpsc::Receiver<Item>);
+pub struct NotifySource {
+    queue: mpsc::Receiver<Item>,
+    ended: Arc<AtomicBool>,
+}
 
 /// The last heartbeat that came back on a session; empty before the first one.
 pub type Beats = watch::Receiver<String>;
 
 /// Reads a connection until it ends; at most `capacity` envelopes wait.
 pub fn start(connection: PgConnection, capacity: usize, tasks: &Tasks) -> (NotifySource, Beats) {
-    let (queue, source) = mpsc::channel(capacity.max(1));
+    let (sender, queue) = mpsc::channel(capacity.max(1));
     let (beat, beats) = watch::channel(String::new());
-    tasks.spawn("feed source", read(connection, Intake { queue, lost: 0 }, beat));
-    (NotifySource(source), beats)
+    let ended = Arc::new(AtomicBool::new(false));
+    let source = NotifySource {
+        queue,
+        ended: Arc::clone(&ended),
+    };
+    tasks.spawn("feed source", async move {
+        let mut intake = Intake {
+            queue: sender,
+            lost: 0,
+        };
+        read(connection, &mut intake, beat).await;
+        // Before the queue closes with the intake, so that nothing is taken from it afterwards.
+        ended.store(true, Ordering::Release);
+    });
+    (source, beats)
 }
 
 impl Source for NotifySource {
     async fn next(&mut self) -> Option<Item> {
-        self.0.recv().await
+        let item = self.queue.recv().await;
+        if self.ended.load(Ordering::Acquire) {
+            None
+        } else {
+            item
+        }
     }
 }
 
-async fn read(mut connection: PgConnection, mut intake: Intake, beat: watch::Sender<String>) {
+async fn read(mut connection: PgConnection, intake: &mut Intake, beat: watch::Sender<String>) {
     loop {
         let message = tokio::select! {
             message = connection.next_message() => message,
@@ -51,7 +76,10 @@ async fn read(mut connection: PgConnection, mut intake: Intake, beat: watch::Sen
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => {
-                tracing::warn!(error = realtime_node::postgres::describe(&error), "a feed's session broke");
+                tracing::warn!(
+                    error = realtime_node::postgres::describe(&error),
+                    "a feed's session broke"
+                );
                 return;
             }
             None => return,
