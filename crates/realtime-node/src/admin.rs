@@ -48,7 +48,12 @@ impl Readiness {
     }
 
     fn unmet(&self) -> Vec<&'static str> {
-        self.0.lock().iter().filter(|(_, holds)| !**holds).map(|(name, _)| *name).collect()
+        self.0
+            .lock()
+            .iter()
+            .filter(|(_, holds)| !**holds)
+            .map(|(name, _)| *name)
+            .collect()
     }
 }
 
@@ -57,11 +62,17 @@ impl Readiness {
 /// # Errors
 /// The address cannot be bound.
 pub async fn serve(addr: SocketAddr, admin: Admin, tasks: &Tasks) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind(addr).await.with_context(|| format!("admin address {addr}: cannot bind"))?;
-    let bound = listener.local_addr().context("admin address: unknown after bind")?;
+    let listener = TcpListener::bind(addr)
+        .await
+        .with_context(|| format!("admin address {addr}: cannot bind"))?;
+    let bound = listener
+        .local_addr()
+        .context("admin address: unknown after bind")?;
     let stop = tasks.cancelled();
     tasks.spawn("admin", async move {
-        let served = axum::serve(listener, router(admin)).with_graceful_shutdown(stop).await;
+        let served = axum::serve(listener, router(admin))
+            .with_graceful_shutdown(stop)
+            .await;
         if let Err(error) = served {
             tracing::error!(%error, "admin server ended");
         }
@@ -73,7 +84,10 @@ fn router(admin: Admin) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(|State(admin): State<Admin>| async move { text(admin.metrics.encode_process()) }))
+        .route(
+            "/metrics",
+            get(|State(admin): State<Admin>| async move { text(admin.metrics.encode_process()) }),
+        )
         .route(
             "/metrics/projects",
             get(|State(admin): State<Admin>| async move { text(admin.metrics.encode_projects()) }),
@@ -87,19 +101,29 @@ async fn readyz(State(admin): State<Admin>) -> impl IntoResponse {
     if unmet.is_empty() {
         (StatusCode::OK, "ok\n".to_owned())
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", unmet.join(", ")))
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("waiting for: {}\n", unmet.join(", ")),
+        )
     }
 }
 
 async fn feeds(State(admin): State<Admin>) -> impl IntoResponse {
     match admin.feeds {
         Some(page) => (StatusCode::OK, [("content-type", "application/json")], page()),
-        None => (StatusCode::NOT_FOUND, [("content-type", "application/json")], "{}".to_owned()),
+        None => (
+            StatusCode::NOT_FOUND,
+            [("content-type", "application/json")],
+            "{}".to_owned(),
+        ),
     }
 }
 
 fn text(encoded: Result<String, std::fmt::Error>) -> impl IntoResponse {
-    let content_type = [("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    let content_type = [(
+        "content-type",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    )];
     match encoded {
         Ok(text) => (StatusCode::OK, content_type, text),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, content_type, String::new()),

@@ -47,7 +47,13 @@ pub struct CommonArgs {
 #[derive(Debug, Clone, Args)]
 pub struct NatsArgs {
     /// NATS servers, comma separated.
-    #[arg(long, env = "ANVILBASE_REALTIME_NATS_URL", default_value = "nats://127.0.0.1:4222", value_delimiter = ',', hide_env_values = true)]
+    #[arg(
+        long,
+        env = "ANVILBASE_REALTIME_NATS_URL",
+        default_value = "nats://127.0.0.1:4222",
+        value_delimiter = ',',
+        hide_env_values = true
+    )]
     pub nats_url: Vec<String>,
     /// User at the NATS server.
     #[arg(long, env = "ANVILBASE_REALTIME_NATS_USER")]

@@ -23,7 +23,10 @@ impl Metrics {
     /// Empty registries.
     pub fn new() -> Self {
         let registry = || Arc::new(Mutex::new(Registry::with_prefix(PREFIX)));
-        Self { process: registry(), projects: registry() }
+        Self {
+            process: registry(),
+            projects: registry(),
+        }
     }
 
     /// Adds a metric to `/metrics`. The name is `<service>_<noun>_<unit>`; counters get `_total`.
@@ -79,7 +82,10 @@ mod tests {
         let events: Counter = metrics.register("listener_events", "Events published", Counter::default());
         events.inc();
         let text = metrics.encode_process().unwrap();
-        assert!(text.contains("anvilbase_realtime_listener_events_total 1"), "{text}");
+        assert!(
+            text.contains("anvilbase_realtime_listener_events_total 1"),
+            "{text}"
+        );
         assert!(!metrics.encode_projects().unwrap().contains("listener_events"));
     }
 }

@@ -131,7 +131,9 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_one_task_and_is_counted() {
         let tasks = Tasks::new();
-        let failed = tasks.child().spawn("fails", async { panic!("expected by this test") });
+        let failed = tasks
+            .child()
+            .spawn("fails", async { panic!("expected by this test") });
         assert!(failed.await.is_err_and(|error| error.is_panic()));
         assert_eq!(tasks.panics(), 1);
         assert!(tasks.drain(Duration::from_secs(5)).await);

@@ -13,8 +13,11 @@ use crate::args::LogFormat;
 /// # Errors
 /// The filter does not parse, or the process already logs.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|_| anyhow::anyhow!("log filter: not a list of directives"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter =
+        EnvFilter::try_new(filter).map_err(|_| anyhow::anyhow!("log filter: not a list of directives"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init()?,
         LogFormat::Text => builder.with_target(true).finish().try_init()?,

@@ -17,13 +17,19 @@ pub struct Malformed(pub &'static str);
 
 impl From<Position> for v1::Position {
     fn from(position: Position) -> Self {
-        Self { epoch: position.epoch, seq: position.seq }
+        Self {
+            epoch: position.epoch,
+            seq: position.seq,
+        }
     }
 }
 
 impl From<v1::Position> for Position {
     fn from(position: v1::Position) -> Self {
-        Self { epoch: position.epoch, seq: position.seq }
+        Self {
+            epoch: position.epoch,
+            seq: position.seq,
+        }
     }
 }
 
@@ -95,7 +101,10 @@ impl TryFrom<v1::ChangeEvent> for ChangeEvent {
         let key = message.primary_key.map(|key| {
             key.columns
                 .into_iter()
-                .map(|column| KeyColumn { name: column.name.into(), type_name: column.type_name.into() })
+                .map(|column| KeyColumn {
+                    name: column.name.into(),
+                    type_name: column.type_name.into(),
+                })
                 .collect()
         });
         Ok(Self {
@@ -115,7 +124,10 @@ impl TryFrom<v1::ChangeEvent> for ChangeEvent {
 
 impl From<&Claims> for v1::Subject {
     fn from(claims: &Claims) -> Self {
-        Self { role: claims.role().as_str().to_owned(), claims_json: claims.json().to_owned() }
+        Self {
+            role: claims.role().as_str().to_owned(),
+            claims_json: claims.json().to_owned(),
+        }
     }
 }
 
@@ -173,7 +185,11 @@ impl TryFrom<v1::Verdict> for Verdict {
                 } else {
                     Readable::Only(message.readable_columns.into_iter().map(Into::into).collect())
                 };
-                Ok(Self::Deliver(Grant { old_visible: message.old_visible, whole_deletes: false, readable }))
+                Ok(Self::Deliver(Grant {
+                    old_visible: message.old_visible,
+                    whole_deletes: false,
+                    readable,
+                }))
             }
             v1::Decision::Drop => Ok(Self::Drop(match message.reason() {
                 v1::Reason::NotVisible => DropReason::NotVisible,
@@ -231,7 +247,11 @@ impl TryFrom<v1::DescribeTableResponse> for TableFacts {
         Ok(Self {
             table: TableRef::new(message.schema, message.table),
             relid: message.relid,
-            columns: message.columns.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?,
+            columns: message
+                .columns
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
             cannot_emit,
             delete_events: message.delete_events,
         })
@@ -299,9 +319,13 @@ impl TryFrom<v1::Column> for ColumnFacts {
             v1::Comparison::Timestamp => Comparison::Timestamp,
             v1::Comparison::Timestamptz => Comparison::TimestampTz,
             v1::Comparison::Bytea => Comparison::Bytea,
-            v1::Comparison::Enum => {
-                Comparison::Enum(message.enum_labels.iter().map(|label| label.as_str().into()).collect())
-            }
+            v1::Comparison::Enum => Comparison::Enum(
+                message
+                    .enum_labels
+                    .iter()
+                    .map(|label| label.as_str().into())
+                    .collect(),
+            ),
         };
         Ok(Self {
             name: message.name.into(),

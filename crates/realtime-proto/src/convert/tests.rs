@@ -9,7 +9,13 @@ fn event() -> ChangeEvent {
         commit_timestamp: "2026-06-04T10:00:00.123Z".into(),
         new: None,
         old: Some(Row::new(r#"{"id":9223372036854775807}"#)),
-        primary_key: Some([KeyColumn { name: "id".into(), type_name: "int8".into() }].into()),
+        primary_key: Some(
+            [KeyColumn {
+                name: "id".into(),
+                type_name: "int8".into(),
+            }]
+            .into(),
+        ),
         marker: Some(Marker::PayloadTooLarge),
         position: Position { epoch: 3, seq: 4 },
     }
@@ -50,22 +56,48 @@ fn incomplete_events_are_refused_by_field() {
 
 #[test]
 fn verdicts_survive_and_an_empty_one_is_no_verdict() {
-    for readable in [Readable::All, Readable::Only([].into()), Readable::Only([Box::from("a")].into())] {
-        let grant = Grant { old_visible: true, whole_deletes: false, readable };
-        assert_eq!(Verdict::try_from(deliver_verdict(&grant)), Ok(Verdict::Deliver(grant)));
+    for readable in [
+        Readable::All,
+        Readable::Only([].into()),
+        Readable::Only([Box::from("a")].into()),
+    ] {
+        let grant = Grant {
+            old_visible: true,
+            whole_deletes: false,
+            readable,
+        };
+        assert_eq!(
+            Verdict::try_from(deliver_verdict(&grant)),
+            Ok(Verdict::Deliver(grant))
+        );
     }
     let drop = drop_verdict(DropReason::PolicyError, Some("22P02"));
     assert_eq!(drop.sqlstate, "22P02");
-    assert_eq!(Verdict::try_from(drop), Ok(Verdict::Drop(DropReason::PolicyError)));
-    assert_eq!(Verdict::try_from(v1::Verdict::default()), Err(Malformed("decision")));
-    let reasonless = v1::Verdict { decision: v1::Decision::Drop.into(), ..Default::default() };
+    assert_eq!(
+        Verdict::try_from(drop),
+        Ok(Verdict::Drop(DropReason::PolicyError))
+    );
+    assert_eq!(
+        Verdict::try_from(v1::Verdict::default()),
+        Err(Malformed("decision"))
+    );
+    let reasonless = v1::Verdict {
+        decision: v1::Decision::Drop.into(),
+        ..Default::default()
+    };
     assert_eq!(Verdict::try_from(reasonless), Err(Malformed("reason")));
 }
 
 #[test]
 fn whole_deletes_cannot_be_granted_over_the_wire() {
-    let grant = Grant { old_visible: true, whole_deletes: true, readable: Readable::All };
-    let Ok(Verdict::Deliver(back)) = Verdict::try_from(deliver_verdict(&grant)) else { panic!("no grant") };
+    let grant = Grant {
+        old_visible: true,
+        whole_deletes: true,
+        readable: Readable::All,
+    };
+    let Ok(Verdict::Deliver(back)) = Verdict::try_from(deliver_verdict(&grant)) else {
+        panic!("no grant")
+    };
     assert!(!back.whole_deletes);
 }
 
@@ -87,9 +119,15 @@ fn facts_survive_the_journey() {
             column(Comparison::Float4),
             column(Comparison::Float8),
             column(Comparison::Bool),
-            column(Comparison::Text { ordered_by_bytes: true }),
-            column(Comparison::Text { ordered_by_bytes: false }),
-            column(Comparison::PaddedText { ordered_by_bytes: true }),
+            column(Comparison::Text {
+                ordered_by_bytes: true,
+            }),
+            column(Comparison::Text {
+                ordered_by_bytes: false,
+            }),
+            column(Comparison::PaddedText {
+                ordered_by_bytes: true,
+            }),
             column(Comparison::Uuid),
             column(Comparison::Date),
             column(Comparison::Time),
@@ -102,5 +140,8 @@ fn facts_survive_the_journey() {
         cannot_emit: Some(CannotEmit::RlsDisabled),
         delete_events: true,
     };
-    assert_eq!(TableFacts::try_from(v1::DescribeTableResponse::from(&facts)), Ok(facts));
+    assert_eq!(
+        TableFacts::try_from(v1::DescribeTableResponse::from(&facts)),
+        Ok(facts)
+    );
 }

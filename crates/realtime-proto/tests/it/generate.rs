@@ -16,8 +16,9 @@ pub fn committed_dir() -> PathBuf {
 pub fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let root = proto_dir();
     let folder = root.join("anvilbase/realtime/v1");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()?;
     files.retain(|path| path.extension().is_some_and(|ending| ending == "proto"));
     files.sort();
     let descriptors = protox::compile(&files, [&root])?;

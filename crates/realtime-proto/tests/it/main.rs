@@ -8,8 +8,13 @@ fn generated_code_is_fresh() {
     generate::generate(out.path()).unwrap();
     for entry in std::fs::read_dir(out.path()).unwrap() {
         let entry = entry.unwrap();
-        let committed = std::fs::read_to_string(generate::committed_dir().join(entry.file_name())).unwrap_or_default();
+        let committed =
+            std::fs::read_to_string(generate::committed_dir().join(entry.file_name())).unwrap_or_default();
         let fresh = std::fs::read_to_string(entry.path()).unwrap();
-        assert!(committed == fresh, "{:?} is not what proto/ gives: run `make proto`", entry.file_name());
+        assert!(
+            committed == fresh,
+            "{:?} is not what proto/ gives: run `make proto`",
+            entry.file_name()
+        );
     }
 }
