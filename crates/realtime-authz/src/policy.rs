@@ -14,6 +14,7 @@ pub use question::{Answer, Question, Unaskable};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
 use realtime_core::claims::Claims;
 use realtime_core::verdict::DropReason;
 use tokio::time::Instant;
@@ -82,10 +83,13 @@ async fn ask_all(
     {
         let asked: &Connection = connection;
         let statement = &statement;
-        let mut answers = futures_util::stream::iter(subjects)
-            .map(|claims| ask(asked, statement, question, claims))
-            .buffered(PIPELINED);
-        while let Some(answer) = answers.next().await {
+        let mut waiting = subjects.iter().copied();
+        let mut answers = FuturesOrdered::new();
+        loop {
+            for claims in waiting.by_ref().take(PIPELINED - answers.len()) {
+                answers.push_back(ask(asked, statement, question, claims));
+            }
+            let Some(answer) = answers.next().await else { break };
             match answer {
                 Ok(answer) => outcomes.push(answer.outcome()),
                 Err(failed) if failed.lost => return false,

@@ -243,8 +243,9 @@ impl Builder {
     fn push_probe(&mut self, table: &Table, probe: Probe) {
         let mut terms = Vec::with_capacity(probe.terms.len());
         for term in probe.terms {
-            let number = self.parameter(Some(term.value));
-            terms.push(term.sql(number));
+            // $1 and $2 are the subject's.
+            terms.push(term.sql(self.values.len() + 3));
+            self.values.push(Some(term.value));
         }
         let relation = relation(table);
         let terms = terms.join(" AND ");

@@ -7,7 +7,7 @@
 use realtime_core::claims::Role;
 use realtime_core::id::TableRef;
 use realtime_core::table::ColumnFacts;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::columns::{TypeRow, comparison, fidelity};
@@ -25,10 +25,11 @@ const RESOLVE: &str = "select c.oid from pg_catalog.pg_class c \
        and c.relname OPERATOR(pg_catalog.=) $2::pg_catalog.text::pg_catalog.name \
        and pg_catalog.octet_length($1) < 64 and pg_catalog.octet_length($2) < 64";
 
+type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
 /// The oid behind a name, or `None`.
 pub(super) async fn resolve(client: &Client, table: &TableRef) -> Result<Option<u32>, tokio_postgres::Error> {
-    let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-        [(&&*table.schema, Type::TEXT), (&&*table.table, Type::TEXT)];
+    let parameters: [Parameter<'_>; 2] = [(&&*table.schema, Type::TEXT), (&&*table.table, Type::TEXT)];
     let rows = client.query_typed(RESOLVE, &parameters).await?;
     Ok(rows.first().map(|row| row.get(0)))
 }
@@ -37,11 +38,16 @@ pub(super) async fn resolve(client: &Client, table: &TableRef) -> Result<Option<
 pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Option<Table>, tokio_postgres::Error> {
     let client = lease.client();
     let name = role.as_str();
+    let path = lease.search_path();
+    let path = &*path;
+    let of_table: [Parameter<'_>; 1] = [(&relid, Type::OID)];
+    let of_both: [Parameter<'_>; 2] = [(&relid, Type::OID), (&name, Type::TEXT)];
+    let of_path: [Parameter<'_>; 1] = [(&path, Type::TEXT)];
     // The settings are ours to read and not the role's: before the switch.
     let begin = async {
         client.batch_execute("BEGIN READ ONLY; SET LOCAL search_path = ''").await
     };
-    let settings = client.query_typed(SETTINGS, &[(&relid, Type::OID)]);
+    let settings = client.query_typed(SETTINGS, &of_table);
     let switch = async {
         // service_role is not one that the prober can take on, and row security does not bind it.
         if role.is_service() {
@@ -50,23 +56,20 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Optio
         let switch = "select pg_catalog.set_config('role', $1, true)";
         client.query_typed(switch, &[(&name, Type::TEXT)]).await
     };
-    let table = client.query_typed(TABLE, &[(&relid, Type::OID), (&name, Type::TEXT)]);
-    let columns = client.query_typed(COLUMNS, &[(&relid, Type::OID), (&name, Type::TEXT)]);
-    let qualified = client.query_typed(POLICIES, &[(&relid, Type::OID), (&name, Type::TEXT)]);
-    let path = client.query_typed(
-        "select pg_catalog.set_config('search_path', $1, true)",
-        &[(&lease.search_path(), Type::TEXT)],
-    );
-    let in_path = client.query_typed(POLICIES, &[(&relid, Type::OID), (&name, Type::TEXT)]);
+    let table = client.query_typed(TABLE, &of_both);
+    let columns = client.query_typed(COLUMNS, &of_both);
+    let qualified = client.query_typed(POLICIES, &of_both);
+    let to_path = client.query_typed("select pg_catalog.set_config('search_path', $1, true)", &of_path);
+    let in_path = client.query_typed(POLICIES, &of_both);
     let end = client.batch_execute("ROLLBACK");
-    let (begin, settings, switch, table, columns, qualified, path, in_path, end) =
-        futures_util::join!(begin, settings, switch, table, columns, qualified, path, in_path, end);
+    let (begin, settings, switch, table, columns, qualified, to_path, in_path, end) =
+        futures_util::join!(begin, settings, switch, table, columns, qualified, to_path, in_path, end);
     // The first error is the one that says why.
     begin?;
     let settings = settings?;
     switch?;
     let (table, columns, qualified) = (table?, columns?, qualified?);
-    path?;
+    to_path?;
     let in_path = in_path?;
     end?;
     let Some(row) = table.first() else { return Ok(None) };
