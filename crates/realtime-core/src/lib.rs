@@ -13,3 +13,4 @@ pub mod subject;
 pub mod table;
 pub mod verdict;
 pub mod view;
+pub mod wire;
