@@ -223,8 +223,8 @@ pub fn access_token(payload: &str) -> Option<Box<str>> {
     text(&object(payload), "access_token").and_then(usable_token)
 }
 
-fn usable_token(token: Box<str>) -> Option<Box<str>> {
-    let trimmed = token.trim();
+fn usable_token(token: impl AsRef<str>) -> Option<Box<str>> {
+    let trimmed = token.as_ref().trim();
     (!trimmed.is_empty() && !trimmed.starts_with("sb_")).then(|| trimmed.into())
 }
 
