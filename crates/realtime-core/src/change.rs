@@ -108,6 +108,10 @@ impl ChangeEvent {
 
     /// Whether a column belongs to the key that the event carries. False when it carries none.
     pub fn is_key_column(&self, name: &str) -> bool {
-        self.primary_key.as_deref().unwrap_or_default().iter().any(|column| &*column.name == name)
+        self.primary_key
+            .as_deref()
+            .unwrap_or_default()
+            .iter()
+            .any(|column| &*column.name == name)
     }
 }

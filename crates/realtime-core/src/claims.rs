@@ -60,7 +60,11 @@ impl Claims {
         digest.update((role.as_str().len() as u64).to_le_bytes());
         digest.update(role.as_str().as_bytes());
         digest.update(json.as_bytes());
-        Self { role, json, fingerprint: Fingerprint(digest.finalize().into()) }
+        Self {
+            role,
+            json,
+            fingerprint: Fingerprint(digest.finalize().into()),
+        }
     }
 
     /// The role.

@@ -103,7 +103,10 @@ pub fn heartbeat(nonce: u128) -> String {
 }
 
 fn mark(raw: &Raw<'_>) -> TableMark {
-    TableMark { relid: raw.r, table: TableRef::new(&*raw.s, &*raw.t) }
+    TableMark {
+        relid: raw.r,
+        table: TableRef::new(&*raw.s, &*raw.t),
+    }
 }
 
 fn change(raw: Raw<'_>, operation: Operation) -> Result<ChangeEvent, EnvelopeError> {
@@ -139,7 +142,11 @@ fn change(raw: Raw<'_>, operation: Operation) -> Result<ChangeEvent, EnvelopeErr
 }
 
 fn row(raw: &RawValue) -> Result<Row, EnvelopeError> {
-    if raw.get().starts_with('{') { Ok(Row::new(raw.get())) } else { Err(EnvelopeError::Malformed) }
+    if raw.get().starts_with('{') {
+        Ok(Row::new(raw.get()))
+    } else {
+        Err(EnvelopeError::Malformed)
+    }
 }
 
 fn key(
@@ -151,7 +158,10 @@ fn key(
     if names.len() != types.len() {
         return Err(EnvelopeError::Inconsistent);
     }
-    let columns = names.into_iter().zip(types).map(|(name, type_name)| KeyColumn { name, type_name });
+    let columns = names
+        .into_iter()
+        .zip(types)
+        .map(|(name, type_name)| KeyColumn { name, type_name });
     Ok(Some(columns.collect()))
 }
 

@@ -78,7 +78,10 @@ impl fmt::Debug for ProjectId {
 impl TableRef {
     /// A table by its schema and name.
     pub fn new(schema: impl Into<Arc<str>>, table: impl Into<Arc<str>>) -> Self {
-        Self { schema: schema.into(), table: table.into() }
+        Self {
+            schema: schema.into(),
+            table: table.into(),
+        }
     }
 }
 

@@ -55,7 +55,9 @@ pub enum NoView {
 impl<'e> View<'e> {
     /// Cuts an event down to what the verdict lets through.
     pub fn new(event: &'e ChangeEvent, verdict: &Verdict) -> Result<Self, NoView> {
-        let Verdict::Deliver(grant) = verdict else { return Err(NoView::Dropped) };
+        let Verdict::Deliver(grant) = verdict else {
+            return Err(NoView::Dropped);
+        };
         let shape = Shape { event, grant };
         let new = event.new.as_ref().map(|row| shape.cut(row)).transpose()?;
         let old = match (&event.old, event.operation) {
@@ -93,7 +95,11 @@ impl<'e> Shape<'e, '_> {
         for column in row.columns()? {
             whole &= self.shows(&column.name);
         }
-        let text = if whole { Cow::Borrowed(row.text()) } else { Cow::Owned(row.project(|name| self.shows(name))?) };
+        let text = if whole {
+            Cow::Borrowed(row.text())
+        } else {
+            Cow::Owned(row.project(|name| self.shows(name))?)
+        };
         Ok(RowText(text))
     }
 
@@ -101,14 +107,28 @@ impl<'e> Shape<'e, '_> {
     fn columns(&self) -> Result<Vec<ViewColumn<'e>>, RowError> {
         if self.event.is_reference() {
             let key = self.event.primary_key.as_deref().unwrap_or_default();
-            let readable = key.iter().filter(|column| self.grant.readable.allows(&column.name));
+            let readable = key
+                .iter()
+                .filter(|column| self.grant.readable.allows(&column.name));
             return Ok(readable
-                .map(|column| ViewColumn { name: Cow::Borrowed(&*column.name), type_name: &column.type_name })
+                .map(|column| ViewColumn {
+                    name: Cow::Borrowed(&*column.name),
+                    type_name: &column.type_name,
+                })
                 .collect());
         }
-        let Some(row) = self.event.subject_row() else { return Ok(Vec::new()) };
-        let readable = row.columns()?.filter(|column| self.grant.readable.allows(&column.name));
-        Ok(readable.map(|column| ViewColumn { name: column.name, type_name: "unknown" }).collect())
+        let Some(row) = self.event.subject_row() else {
+            return Ok(Vec::new());
+        };
+        let readable = row
+            .columns()?
+            .filter(|column| self.grant.readable.allows(&column.name));
+        Ok(readable
+            .map(|column| ViewColumn {
+                name: column.name,
+                type_name: "unknown",
+            })
+            .collect())
     }
 }
 

@@ -49,7 +49,10 @@ pub enum RowError {
 impl Row {
     /// A row over its text. The text is looked into on first use of a column, not here.
     pub fn new(text: impl Into<Box<str>>) -> Self {
-        Self(Arc::new(Inner { text: text.into(), spans: OnceLock::new() }))
+        Self(Arc::new(Inner {
+            text: text.into(),
+            spans: OnceLock::new(),
+        }))
     }
 
     /// The row's JSON text, exactly as it came.
@@ -109,13 +112,25 @@ impl std::fmt::Debug for Row {
 impl Span {
     fn column<'a>(&self, text: &'a str) -> Column<'a> {
         let raw_name = slice(text, &self.name);
-        let name = if self.escaped { Cow::Owned(unescape(raw_name)) } else { Cow::Borrowed(raw_name) };
-        Column { name, raw_name, value: slice(text, &self.value) }
+        let name = if self.escaped {
+            Cow::Owned(unescape(raw_name))
+        } else {
+            Cow::Borrowed(raw_name)
+        };
+        Column {
+            name,
+            raw_name,
+            value: slice(text, &self.value),
+        }
     }
 
     fn is_named(&self, text: &str, name: &str) -> bool {
         let raw = slice(text, &self.name);
-        if self.escaped { unescape(raw) == name } else { raw == name }
+        if self.escaped {
+            unescape(raw) == name
+        } else {
+            raw == name
+        }
     }
 }
 
@@ -134,7 +149,10 @@ fn find_spans(text: &str) -> Result<Box<[Span]>, RowError> {
     if u32::try_from(text.len()).is_err() {
         return Err(RowError::TooLong);
     }
-    let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
+    let mut scan = Scan {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
     let mut spans = Vec::new();
     scan.expect(b'{')?;
     if scan.peek() == Some(b'}') {
@@ -144,7 +162,11 @@ fn find_spans(text: &str) -> Result<Box<[Span]>, RowError> {
             let (name, escaped) = scan.string()?;
             scan.expect(b':')?;
             let value = scan.value()?;
-            spans.push(Span { name: narrow(name), escaped, value: narrow(value) });
+            spans.push(Span {
+                name: narrow(name),
+                escaped,
+                value: narrow(value),
+            });
             match scan.next() {
                 Some(b',') => {}
                 Some(b'}') => break,
@@ -153,7 +175,11 @@ fn find_spans(text: &str) -> Result<Box<[Span]>, RowError> {
         }
     }
     scan.blank();
-    if scan.at == scan.bytes.len() { Ok(spans.into()) } else { Err(RowError::NotAnObject) }
+    if scan.at == scan.bytes.len() {
+        Ok(spans.into())
+    } else {
+        Err(RowError::NotAnObject)
+    }
 }
 
 fn narrow(range: Range<usize>) -> Range<u32> {
@@ -185,7 +211,11 @@ impl Scan<'_> {
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), RowError> {
-        if self.next() == Some(byte) { Ok(()) } else { Err(RowError::NotAnObject) }
+        if self.next() == Some(byte) {
+            Ok(())
+        } else {
+            Err(RowError::NotAnObject)
+        }
     }
 
     /// The range between the quotes, and whether it holds an escape.
@@ -216,11 +246,17 @@ impl Scan<'_> {
             b'{' | b'[' => self.nested()?,
             _ => {
                 let rest = &self.bytes[self.at..];
-                let end = rest.iter().position(|b| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t'));
+                let end = rest
+                    .iter()
+                    .position(|b| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t'));
                 self.at += end.ok_or(RowError::NotAnObject)?;
             }
         }
-        if self.at == start { Err(RowError::NotAnObject) } else { Ok(start..self.at) }
+        if self.at == start {
+            Err(RowError::NotAnObject)
+        } else {
+            Ok(start..self.at)
+        }
     }
 
     fn nested(&mut self) -> Result<(), RowError> {

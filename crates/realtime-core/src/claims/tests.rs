@@ -12,5 +12,8 @@ fn fingerprints_stand_for_role_and_claims() {
 #[test]
 fn nothing_prints_claims() {
     let claims = Claims::new(Role::new("authenticated"), r#"{"sub":"secret"}"#);
-    assert_eq!(format!("{claims:?} {:?}", claims.fingerprint()), "Claims(Role(authenticated)) Fingerprint");
+    assert_eq!(
+        format!("{claims:?} {:?}", claims.fingerprint()),
+        "Claims(Role(authenticated)) Fingerprint"
+    );
 }

@@ -36,11 +36,23 @@ fn reads_deletes_and_references_with_their_key() {
 #[test]
 fn reads_marks() {
     let table = r#""r":7,"s":"s","t":"t""#;
-    let expected = TableMark { relid: 7, table: TableRef::new("s", "t") };
-    assert!(matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"T"}}"#)), Ok(Message::Truncated(m)) if m == expected));
-    assert!(matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"L"}}"#)), Ok(Message::Lost(m)) if m == expected));
-    assert!(matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"X"}}"#)), Ok(Message::TableChanged(Some(m))) if m == expected));
-    assert!(matches!(decode(r#"{"v":1,"n":"a","r":0,"s":"","t":"","o":"X"}"#), Ok(Message::TableChanged(None))));
+    let expected = TableMark {
+        relid: 7,
+        table: TableRef::new("s", "t"),
+    };
+    assert!(
+        matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"T"}}"#)), Ok(Message::Truncated(m)) if m == expected)
+    );
+    assert!(
+        matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"L"}}"#)), Ok(Message::Lost(m)) if m == expected)
+    );
+    assert!(
+        matches!(decode(&format!(r#"{{"v":1,"n":"a",{table},"o":"X"}}"#)), Ok(Message::TableChanged(Some(m))) if m == expected)
+    );
+    assert!(matches!(
+        decode(r#"{"v":1,"n":"a","r":0,"s":"","t":"","o":"X"}"#),
+        Ok(Message::TableChanged(None))
+    ));
     let beat = heartbeat(5);
     assert!(matches!(decode(&beat), Ok(Message::Heartbeat(n)) if n.parse::<u128>() == Ok(5)));
 }
@@ -49,14 +61,26 @@ fn reads_marks() {
 fn refuses_what_the_trigger_never_writes() {
     assert_eq!(decode("").unwrap_err(), EnvelopeError::Malformed);
     assert_eq!(decode("[]").unwrap_err(), EnvelopeError::Malformed);
-    assert_eq!(decode(&INSERT.replace("\"v\":1", "\"v\":2")).unwrap_err(), EnvelopeError::Version);
-    assert_eq!(decode(&INSERT.replace("\"o\":\"I\"", "\"o\":\"Z\"")).unwrap_err(), EnvelopeError::Malformed);
+    assert_eq!(
+        decode(&INSERT.replace("\"v\":1", "\"v\":2")).unwrap_err(),
+        EnvelopeError::Version
+    );
+    assert_eq!(
+        decode(&INSERT.replace("\"o\":\"I\"", "\"o\":\"Z\"")).unwrap_err(),
+        EnvelopeError::Malformed
+    );
     for operation in ["U", "D"] {
         let text = INSERT.replace("\"o\":\"I\"", &format!("\"o\":\"{operation}\""));
         assert_eq!(decode(&text).unwrap_err(), EnvelopeError::Inconsistent);
     }
-    assert_eq!(decode(&INSERT.replace("\"r\":7", "\"r\":0")).unwrap_err(), EnvelopeError::Inconsistent);
-    assert_eq!(decode(&INSERT.replace(r#"{"id":9007199254740993,"x":1.10}"#, "3")).unwrap_err(), EnvelopeError::Malformed);
+    assert_eq!(
+        decode(&INSERT.replace("\"r\":7", "\"r\":0")).unwrap_err(),
+        EnvelopeError::Inconsistent
+    );
+    assert_eq!(
+        decode(&INSERT.replace(r#"{"id":9007199254740993,"x":1.10}"#, "3")).unwrap_err(),
+        EnvelopeError::Malformed
+    );
 }
 
 proptest! {

@@ -8,7 +8,10 @@ fn project() -> ProjectId {
 #[test]
 fn names_cannot_add_tokens_or_wildcards() {
     let table = TableRef::new("My Types", "a.b*>ü");
-    assert_eq!(change(&project(), &table), "anvilbase.rt.prj-a.cdc.My%20Types.a%2Eb%2A%3E%C3%BC");
+    assert_eq!(
+        change(&project(), &table),
+        "anvilbase.rt.prj-a.cdc.My%20Types.a%2Eb%2A%3E%C3%BC"
+    );
     assert_eq!(control(&project()), "anvilbase.rt.prj-a.ctl");
     assert_eq!(project_all(&project()), "anvilbase.rt.prj-a.>");
 }

@@ -6,7 +6,10 @@ use crate::claims::Role;
 use crate::verdict::{DropReason, Readable};
 
 fn event(operation: Operation, new: Option<&str>, old: Option<&str>) -> ChangeEvent {
-    let key = KeyColumn { name: "id".into(), type_name: "int8".into() };
+    let key = KeyColumn {
+        name: "id".into(),
+        type_name: "int8".into(),
+    };
     ChangeEvent {
         id: "n".into(),
         relid: 1,
@@ -22,7 +25,11 @@ fn event(operation: Operation, new: Option<&str>, old: Option<&str>) -> ChangeEv
 }
 
 fn grant(old_visible: bool, readable: Readable) -> Verdict {
-    Verdict::Deliver(Grant { old_visible, whole_deletes: false, readable })
+    Verdict::Deliver(Grant {
+        old_visible,
+        whole_deletes: false,
+        readable,
+    })
 }
 
 fn only(columns: &[&str]) -> Readable {
@@ -34,7 +41,10 @@ fn text<'a>(row: &'a Option<RowText<'_>>) -> Option<&'a str> {
 }
 
 fn names(view: &View<'_>) -> Vec<String> {
-    view.columns.iter().map(|c| format!("{}:{}", c.name, c.type_name)).collect()
+    view.columns
+        .iter()
+        .map(|c| format!("{}:{}", c.name, c.type_name))
+        .collect()
 }
 
 const NEW: &str = r#"{"id":1,"pub":"a","secret":"s"}"#;
@@ -90,7 +100,13 @@ fn a_delete_shows_the_key_and_to_service_role_the_row() {
 fn a_reference_lists_its_key_with_types() {
     let mut event = event(Operation::Insert, Some(r#"{"id":1}"#), None);
     event.marker = Some(Marker::PayloadTooLarge);
-    event.primary_key = Some([KeyColumn { name: "id".into(), type_name: "int8".into() }].into());
+    event.primary_key = Some(
+        [KeyColumn {
+            name: "id".into(),
+            type_name: "int8".into(),
+        }]
+        .into(),
+    );
     let view = View::new(&event, &grant(false, Readable::All)).unwrap();
     assert_eq!(names(&view), ["id:int8"]);
     assert_eq!(text(&view.new), Some(r#"{"id":1}"#));

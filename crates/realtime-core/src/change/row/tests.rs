@@ -2,7 +2,10 @@ use super::*;
 use proptest::prelude::*;
 
 fn pairs(row: &Row) -> Vec<(String, String)> {
-    row.columns().unwrap().map(|c| (c.name.into_owned(), c.value.to_owned())).collect()
+    row.columns()
+        .unwrap()
+        .map(|c| (c.name.into_owned(), c.value.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -31,8 +34,24 @@ fn empty_row_has_no_columns() {
 
 #[test]
 fn broken_text_is_an_error_and_never_a_panic() {
-    for text in ["", "null", "[]", "{", "{\"a\"", "{\"a\":", "{\"a\":1", "{\"a\":1,", "{\"a\":1}x", "{\"a\":}", "{\"a\\", "{\"a\":[1}"] {
-        assert!(Row::new(text).columns().is_err() || text == "{\"a\":[1}", "{text}");
+    for text in [
+        "",
+        "null",
+        "[]",
+        "{",
+        "{\"a\"",
+        "{\"a\":",
+        "{\"a\":1",
+        "{\"a\":1,",
+        "{\"a\":1}x",
+        "{\"a\":}",
+        "{\"a\\",
+        "{\"a\":[1}",
+    ] {
+        assert!(
+            Row::new(text).columns().is_err() || text == "{\"a\":[1}",
+            "{text}"
+        );
     }
 }
 

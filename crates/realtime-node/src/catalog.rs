@@ -1,0 +1,277 @@
+//! The projects that a process serves, from one file each, re-read when they change.
+//!
+//! Each service's files hold only what it may know: listeners and authz the connection strings,
+//! gateways the token secrets (invariant 4).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::RwLock;
+use realtime_core::claims::Role;
+use realtime_core::id::ProjectId;
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::postgres::Dsn;
+use crate::secret::Secret;
+use crate::tasks::Tasks;
+
+/// When a project's feed is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listen {
+    /// While a gateway has sessions of it.
+    #[default]
+    Demand,
+    /// Always: for projects that internal services read from the bus.
+    Always,
+}
+
+/// One project.
+#[derive(Debug, Clone)]
+pub struct ProjectConfig {
+    /// Its id: the file's name without `.toml`.
+    pub id: ProjectId,
+    /// When its feed is held.
+    pub listen: Listen,
+    /// The roles that its tokens may name.
+    pub roles: Vec<Role>,
+    /// How its database is reached. Not in a gateway's files.
+    pub database: Option<DatabaseConfig>,
+    /// How its tokens are verified. Only in a gateway's files.
+    pub tokens: Option<TokenConfig>,
+}
+
+/// Logins at a project's database.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabaseConfig {
+    /// The listener's login.
+    pub listener_dsn: Option<Dsn>,
+    /// The login that asks what tokens' roles may see.
+    pub prober_dsn: Option<Dsn>,
+    /// The login for work as service_role.
+    pub service_dsn: Option<Dsn>,
+}
+
+/// How tokens are verified.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenConfig {
+    /// Shared secret of HS256, HS384 and HS512 tokens.
+    pub jwt_secret: Secret,
+}
+
+/// Why a project's file cannot be used. Shows the file's name and what is wrong, no value.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The folder or a file cannot be read.
+    #[error("projects folder: {path}: {error}")]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// A file's name is not a project id.
+    #[error("projects folder: {0}: the name before .toml is not a project id")]
+    Name(PathBuf),
+    /// A file's content is not what is expected.
+    #[error("projects folder: {path}: {message}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and on which line.
+        message: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    listen: Listen,
+    #[serde(default = "default_roles")]
+    roles: Vec<String>,
+    database: Option<DatabaseConfig>,
+    tokens: Option<TokenConfig>,
+}
+
+fn default_roles() -> Vec<String> {
+    ["anon", "authenticated", "service_role"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// The projects. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Catalog(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    projects: RwLock<BTreeMap<ProjectId, Arc<ProjectConfig>>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Catalog {
+    /// A catalog of given projects.
+    pub fn from_projects(projects: Vec<ProjectConfig>) -> Self {
+        let projects = projects
+            .into_iter()
+            .map(|project| (project.id.clone(), Arc::new(project)))
+            .collect();
+        Self(Arc::new(Inner {
+            projects: RwLock::new(projects),
+            changes: watch::Sender::new(0),
+        }))
+    }
+
+    /// Reads a folder once.
+    ///
+    /// # Errors
+    /// The folder or one of its files cannot be used.
+    pub fn load(folder: &Path) -> Result<Self, CatalogError> {
+        Ok(Self::from_projects(read_folder(folder)?))
+    }
+
+    /// Reads a folder, and again every `interval` in which something in it changed. A file that
+    /// cannot be used later on is logged, and the last good state stays.
+    ///
+    /// # Errors
+    /// The folder or one of its files cannot be used at the start.
+    pub fn watch(folder: PathBuf, interval: Duration, tasks: &Tasks) -> Result<Self, CatalogError> {
+        let mut seen = fingerprint(&folder)?;
+        let catalog = Self::load(&folder)?;
+        let watched = catalog.clone();
+        let group = tasks.clone();
+        tasks.spawn("project catalog", async move {
+            loop {
+                tokio::select! {
+                    () = group.cancelled() => return,
+                    () = tokio::time::sleep(interval) => {}
+                }
+                match fingerprint(&folder) {
+                    Ok(now) if now != seen => {
+                        seen = now;
+                        watched.reload(&folder);
+                    }
+                    Ok(_) => {}
+                    Err(error) => tracing::warn!(%error, "projects cannot be looked at"),
+                }
+            }
+        });
+        Ok(catalog)
+    }
+
+    /// A project.
+    pub fn get(&self, id: &ProjectId) -> Option<Arc<ProjectConfig>> {
+        self.0.projects.read().get(id).cloned()
+    }
+
+    /// All projects, by id.
+    pub fn projects(&self) -> Vec<Arc<ProjectConfig>> {
+        self.0.projects.read().values().cloned().collect()
+    }
+
+    /// Changes whenever the projects did.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// Puts other projects in place.
+    pub fn replace(&self, projects: Vec<ProjectConfig>) {
+        let projects = projects
+            .into_iter()
+            .map(|project| (project.id.clone(), Arc::new(project)))
+            .collect();
+        *self.0.projects.write() = projects;
+        self.0.changes.send_modify(|changes| *changes += 1);
+    }
+
+    fn reload(&self, folder: &Path) {
+        match read_folder(folder) {
+            Ok(projects) => {
+                tracing::info!(projects = projects.len(), "projects re-read");
+                self.replace(projects);
+            }
+            Err(error) => tracing::warn!(%error, "projects cannot be re-read, the last good state stays"),
+        }
+    }
+}
+
+impl ProjectConfig {
+    /// Whether tokens may name this role.
+    pub fn allows_role(&self, role: &Role) -> bool {
+        self.roles.contains(role)
+    }
+}
+
+type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
+
+/// Names, times and sizes. Follows links, so that a mounted Kubernetes Secret is seen to change.
+fn fingerprint(folder: &Path) -> Result<Fingerprint, CatalogError> {
+    let mut found = Fingerprint::new();
+    for path in files(folder)? {
+        let metadata = std::fs::metadata(&path).map_err(|error| io(&path, error))?;
+        found.insert(path, (metadata.modified().ok(), metadata.len()));
+    }
+    Ok(found)
+}
+
+fn read_folder(folder: &Path) -> Result<Vec<ProjectConfig>, CatalogError> {
+    files(folder)?.iter().map(|path| read_file(path)).collect()
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
+    let entries = std::fs::read_dir(folder).map_err(|error| io(folder, error))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| io(folder, error))?.path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+fn read_file(path: &Path) -> Result<ProjectConfig, CatalogError> {
+    let name = path
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or_default();
+    let id = ProjectId::parse(name).map_err(|_| CatalogError::Name(path.to_owned()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| io(path, error))?;
+    let file: File = toml::from_str(&text).map_err(|error| CatalogError::Content {
+        path: path.to_owned(),
+        // Not the error's own text: that repeats the line, and the line may be a secret.
+        message: format!("{}{}", error.message(), line_of(&text, error.span())),
+    })?;
+    let roles = file.roles.into_iter().map(Role::new).collect();
+    Ok(ProjectConfig {
+        id,
+        listen: file.listen,
+        roles,
+        database: file.database,
+        tokens: file.tokens,
+    })
+}
+
+fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> String {
+    let Some(before) = span.and_then(|span| text.get(..span.start)) else {
+        return String::new();
+    };
+    format!(" (line {})", before.matches('\n').count() + 1)
+}
+
+fn io(path: &Path, error: std::io::Error) -> CatalogError {
+    CatalogError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+#[cfg(test)]
+mod tests;
