@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use realtime_core::id::{BindingId, ProjectId};
-use realtime_core::wire::phoenix::{BindingParams, EventKind};
+use realtime_core::index::EventFilter;
+use realtime_core::wire::phoenix::BindingParams;
 use rustc_hash::FxHashMap;
 
 /// Gives numbers to bindings. Cloning shares the numbers.
@@ -24,8 +25,8 @@ struct Table {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     project: ProjectId,
-    event: EventKind,
-    schema: Box<str>,
+    event: EventFilter,
+    schema: Option<Box<str>>,
     table: Option<Box<str>>,
     filter: Option<Box<str>>,
     /// How many equal bindings stand before this one in its channel.

@@ -12,7 +12,7 @@ mod v2;
 
 pub use change::{ChangeData, change_frame};
 pub use client::{ClientFrame, Encoding, FrameError, Payload, UserBroadcast, decode_binary, decode_text};
-pub use join::{BindingError, BindingParams, EventKind, JoinConfig, access_token};
+pub use join::{BindingError, BindingParams, JoinConfig, access_token};
 pub use reference::Ref;
 pub use server::{
     SystemFrame, SystemStatus, close_frame, error_frame, reply_error, reply_ok, system_frame, user_broadcast,

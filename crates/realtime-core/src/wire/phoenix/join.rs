@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::push_json_string;
-use crate::change::{Operation, Row};
-use crate::id::BindingId;
+use crate::change::Row;
+use crate::id::{BindingId, TableRef};
+use crate::index::EventFilter;
 
 /// How long a join that waits for its feed waits, where it does not say. Milliseconds.
 pub const WAIT_DEFAULT_MS: u64 = 15_000;
@@ -43,24 +44,15 @@ pub struct JoinConfig {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct BindingParams {
     /// Which operations.
-    pub event: EventKind,
-    /// The schema; `public` where the client names none.
-    pub schema: Box<str>,
+    pub event: EventFilter,
+    /// The schema; `public` where the client names none. `None`: every schema.
+    pub schema: Option<Box<str>>,
     /// The table; `None`: every table of the schema.
     pub table: Option<Box<str>>,
     /// The filter's text; `None`: every row.
     pub filter: Option<Box<str>>,
     /// The client's own object, to be echoed.
     echo: Box<str>,
-}
-
-/// Which operations a binding asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EventKind {
-    /// `*`.
-    All,
-    /// One of them.
-    Only(Operation),
 }
 
 /// Why a binding cannot be read. Names the field and the rule, never the value.
@@ -73,7 +65,7 @@ pub enum BindingError {
     #[error("event: must be *, INSERT, UPDATE or DELETE")]
     Event,
     /// `schema` is not a name.
-    #[error("schema: must be the name of one schema")]
+    #[error("schema: must be a schema's name, * or absent")]
     Schema,
     /// `table` is not a name.
     #[error("table: must be a table's name, * or absent")]
@@ -148,23 +140,20 @@ impl BindingParams {
     pub fn parse(json: &str) -> Result<Self, BindingError> {
         let fields: Object<'_> = serde_json::from_str(json).map_err(|_| BindingError::NotAnObject)?;
         let event = name(&fields, "event").map_err(|()| BindingError::Event)?;
-        let event = event.as_deref().map_or(Ok(EventKind::All), EventKind::parse)?;
+        let event = EventFilter::parse(event.as_deref().unwrap_or("*")).ok_or(BindingError::Event)?;
         let schema = name(&fields, "schema").map_err(|()| BindingError::Schema)?;
         let table = name(&fields, "table").map_err(|()| BindingError::Table)?;
         let filter = name(&fields, "filter").map_err(|()| BindingError::Filter)?;
         if schema.is_none() && table.is_none() {
             return Err(BindingError::NoTarget);
         }
-        let schema = schema.unwrap_or_else(|| "public".into());
-        if &*schema == "*" || schema.is_empty() {
-            return Err(BindingError::Schema);
-        }
-        let table = table.filter(|table| &**table != "*");
-        if table.as_deref() == Some("") {
-            return Err(BindingError::Table);
-        }
+        let schema = schema
+            .filter(|schema| !schema.is_empty())
+            .unwrap_or_else(|| "public".into());
+        let schema = Some(schema).filter(|schema| &**schema != "*");
+        let table = table.filter(|table| !table.is_empty() && &**table != "*");
         let filter = filter.filter(|filter| !filter.trim().is_empty());
-        if filter.is_some() && table.is_none() {
+        if filter.is_some() && (table.is_none() || schema.is_none()) {
             return Err(BindingError::FilterWithoutTable);
         }
         Ok(Self {
@@ -174,6 +163,11 @@ impl BindingParams {
             filter,
             echo: echo(json, &fields),
         })
+    }
+
+    /// The one table that the binding is about; `None` where it is about several.
+    pub fn one_table(&self) -> Option<TableRef> {
+        Some(TableRef::new(&**self.schema.as_ref()?, &**self.table.as_ref()?))
     }
 
     /// The binding's element in the reply: the client's own object, byte for byte, and the id.
@@ -193,27 +187,6 @@ impl std::fmt::Debug for BindingParams {
             "BindingParams({:?}, {:?}.{:?})",
             self.event, self.schema, self.table
         )
-    }
-}
-
-impl EventKind {
-    fn parse(text: &str) -> Result<Self, BindingError> {
-        let known = [Operation::Insert, Operation::Update, Operation::Delete];
-        if text == "*" {
-            return Ok(Self::All);
-        }
-        let found = known
-            .into_iter()
-            .find(|operation| text.eq_ignore_ascii_case(operation.as_str()));
-        found.map(Self::Only).ok_or(BindingError::Event)
-    }
-
-    /// Whether an operation is asked for.
-    pub fn includes(self, operation: Operation) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(only) => only == operation,
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::join::{WAIT_DEFAULT_MS, WAIT_MAX_MS};
 use super::*;
 use crate::change::{ChangeEvent, KeyColumn, Marker, Operation, Position, Row};
 use crate::id::{BindingId, TableRef};
+use crate::index::EventFilter;
 use crate::verdict::{Grant, Readable, Verdict};
 use crate::view::View;
 
@@ -415,9 +416,12 @@ fn bindings_name_the_rule_that_they_break() {
         ("3", BindingError::NotAnObject),
         (r#"{"event":"TRUNCATE","schema":"public"}"#, BindingError::Event),
         (r#"{"event":1,"schema":"public"}"#, BindingError::Event),
-        (r#"{"schema":"*"}"#, BindingError::Schema),
         (r#"{"schema":{}}"#, BindingError::Schema),
-        (r#"{"schema":"public","table":""}"#, BindingError::Table),
+        (r#"{"schema":"public","table":1}"#, BindingError::Table),
+        (
+            r#"{"schema":"*","table":"t","filter":"id=eq.1"}"#,
+            BindingError::FilterWithoutTable,
+        ),
         (r#"{"event":"*"}"#, BindingError::NoTarget),
         (r#"{"table":"t","filter":1}"#, BindingError::Filter),
         (
@@ -428,9 +432,17 @@ fn bindings_name_the_rule_that_they_break() {
         assert_eq!(BindingParams::parse(sent).unwrap_err(), error, "{sent}");
     }
     let any = BindingParams::parse(r#"{"schema":"public","table":"*"}"#).unwrap();
-    assert_eq!((any.event, any.table), (EventKind::All, None));
-    assert!(EventKind::Only(Operation::Insert).includes(Operation::Insert));
-    assert!(!EventKind::Only(Operation::Insert).includes(Operation::Delete));
+    assert_eq!(
+        (any.event, &any.table, any.one_table()),
+        (EventFilter::All, &None, None)
+    );
+    let every = BindingParams::parse(r#"{"schema":"*","table":"t"}"#).unwrap();
+    assert_eq!(
+        (every.schema.as_deref(), every.table.as_deref()),
+        (None, Some("t"))
+    );
+    let one = BindingParams::parse(r#"{"table":"t"}"#).unwrap();
+    assert_eq!(one.one_table(), Some(TableRef::new("public", "t")));
 }
 
 #[test]
