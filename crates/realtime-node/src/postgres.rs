@@ -3,6 +3,7 @@
 //! Must never print a connection string, nor a server's message whose text may hold row data:
 //! errors are described by [`describe`].
 
+pub mod private;
 mod tls;
 
 use std::fmt;

@@ -14,6 +14,21 @@ impl Secret {
         Self(text.into())
     }
 
+    /// 128 random bits from the system, as 32 hex digits.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn random() -> anyhow::Result<Self> {
+        let mut bytes = [0u8; 16];
+        rustls::crypto::ring::default_provider()
+            .secure_random
+            .fill(&mut bytes)
+            .map_err(|_| anyhow::anyhow!("the system gives no randomness"))?;
+        Ok(Self::new(
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        ))
+    }
+
     /// The text itself, for the one call that needs it.
     pub fn expose(&self) -> &str {
         &self.0

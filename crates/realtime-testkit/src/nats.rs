@@ -1,0 +1,123 @@
+//! A NATS server of a test's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use realtime_node::bus::{Bus, NatsOptions};
+use realtime_node::postgres::private::free_port;
+use realtime_node::tasks::Tasks;
+
+use crate::wait::until;
+
+/// A server of its own; dropping it ends it.
+#[derive(Debug)]
+pub struct Nats {
+    child: Child,
+    binary: PathBuf,
+    config: Option<PathBuf>,
+    port: u16,
+}
+
+impl Nats {
+    /// Starts the machine's nats-server on a free port.
+    pub async fn start() -> Self {
+        Self::start_binary(&binaries().remove(0), None).await
+    }
+
+    /// Starts the given binary, with a configuration file of the test's own, which must not name a port.
+    pub async fn start_binary(binary: &Path, config: Option<&Path>) -> Self {
+        let port = free_port().unwrap();
+        let mut nats = Self {
+            child: spawn(binary, config, port),
+            binary: binary.to_owned(),
+            config: config.map(Path::to_owned),
+            port,
+        };
+        nats.wait().await;
+        nats
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// A connection of its own.
+    pub async fn bus(&self, tasks: &Tasks) -> Bus {
+        self.bus_as(None, 4096, tasks).await
+    }
+
+    /// A connection of its own as a user of the server, holding at most `capacity` messages.
+    pub async fn bus_as(&self, user: Option<(&str, &str)>, capacity: usize, tasks: &Tasks) -> Bus {
+        let options = NatsOptions {
+            servers: vec![self.url()],
+            name: "test".to_owned(),
+            user: user.map(|(name, _)| name.to_owned()),
+            password: user.map(|(_, password)| realtime_node::secret::Secret::new(password)),
+            ca_file: None,
+            subscription_capacity: capacity,
+        };
+        Bus::connect_nats(options, tasks).await.unwrap()
+    }
+
+    /// Kills the server.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again on the same port, after [`Nats::kill`].
+    pub async fn resume(&mut self) {
+        self.child = spawn(&self.binary, self.config.as_deref(), self.port);
+        self.wait().await;
+    }
+
+    async fn wait(&mut self) {
+        let port = self.port;
+        until("nats-server listens", || async move {
+            tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()
+        })
+        .await;
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Every nats-server of the machine: Debian's, and the one of the Python environment.
+///
+/// # Panics
+/// There is none: `make setup` installs them.
+pub fn binaries() -> Vec<PathBuf> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let places = [
+        PathBuf::from("/usr/sbin/nats-server"),
+        PathBuf::from("/usr/bin/nats-server"),
+        PathBuf::from("/usr/local/bin/nats-server"),
+        workspace.join(".venv/bin/nats-server"),
+    ];
+    let found: Vec<_> = places.into_iter().filter(|path| path.exists()).collect();
+    assert!(
+        !found.is_empty(),
+        "no nats-server on this machine: run `make setup`"
+    );
+    found
+}
+
+fn spawn(binary: &Path, config: Option<&Path>, port: u16) -> Child {
+    let mut command = Command::new(binary);
+    command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);
+    if let Some(config) = config {
+        command.arg("-c").arg(config);
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
