@@ -133,6 +133,8 @@ struct Channel {
     /// Rises with every change of identity: answers to older questions are not for this one.
     generation: u64,
     bindings: Arc<[BindingParams]>,
+    /// A look-up is on its way: its answer, if it is for an older identity, starts another.
+    looking_up: bool,
     phase: Phase,
 }
 
@@ -237,11 +239,12 @@ impl SessionState {
         let same_role = channel.identity.claims.role() == identity.claims.role();
         channel.identity = identity;
         channel.generation += 1;
-        if channel.bindings.is_empty() || matches!(channel.phase, Phase::Preparing { .. }) {
-            // A pending look-up was for the old identity: its answer starts a new one.
+        if channel.bindings.is_empty() {
             return;
         }
-        if same_role {
+        if channel.looking_up {
+            effects.push(Effect::Suspend { channel: channel.tag.key });
+        } else if same_role {
             effects.push(channel.identify());
         } else {
             // Another role may read other columns: its filters are looked up anew, and until
@@ -260,6 +263,7 @@ impl SessionState {
         effects: &mut Vec<Effect>,
     ) {
         let Some(channel) = self.channels.values_mut().find(|channel| channel.tag.key == key) else { return };
+        channel.looking_up = false;
         if channel.generation != generation {
             return effects.push(channel.prepare());
         }
@@ -406,7 +410,8 @@ impl Channel {
         !join_ref.is_null() && *join_ref != self.tag.join_ref
     }
 
-    fn prepare(&self) -> Effect {
+    fn prepare(&mut self) -> Effect {
+        self.looking_up = true;
         Effect::Prepare {
             channel: self.tag.key,
             generation: self.generation,

@@ -107,6 +107,7 @@ impl SessionState {
             identity: join.identity,
             generation: 0,
             bindings: join.bindings,
+            looking_up: false,
             phase: Phase::Joined,
         };
         if channel.bindings.is_empty() {
