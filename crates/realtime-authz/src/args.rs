@@ -170,5 +170,3 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, ArgsError> {
     std::fs::read(path).map_err(|error| ArgsError::Io { path: path.clone(), error })
 }
 
-#[cfg(test)]
-mod tests;

@@ -13,7 +13,7 @@ pub use cache::{Facts, FactsLimits};
 pub use reads::Reads;
 
 use realtime_core::id::TableRef;
-use realtime_core::table::{CannotEmit, ColumnFacts, Comparison, TableFacts};
+use realtime_core::table::{CannotEmit, ColumnFacts, TableFacts};
 
 /// One table as one role meets it.
 #[derive(Debug, Clone)]
@@ -182,12 +182,5 @@ pub fn no_such_table(table: TableRef) -> TableFacts {
     }
 }
 
-/// Whether a column compares as nothing that filters know.
-pub fn is_opaque(column: &ColumnFacts) -> bool {
-    column.compare == Comparison::Opaque
-}
-
 #[cfg(test)]
 pub(crate) mod fixture;
-#[cfg(test)]
-mod tests;
