@@ -13,7 +13,9 @@ fn facts() -> TableFacts {
         readable: name != "hidden",
         key: name == "id",
     };
-    let text = Comparison::Text { ordered_by_bytes: false };
+    let text = Comparison::Text {
+        ordered_by_bytes: false,
+    };
     TableFacts {
         table: TableRef::new("public", "notes"),
         relid: 1,
@@ -22,7 +24,13 @@ fn facts() -> TableFacts {
             column("room", "int4", Comparison::Decimal),
             column("done", "bool", Comparison::Bool),
             column("name", "text", text.clone()),
-            column("code", "text", Comparison::Text { ordered_by_bytes: true }),
+            column(
+                "code",
+                "text",
+                Comparison::Text {
+                    ordered_by_bytes: true,
+                },
+            ),
             column("hidden", "text", text.clone()),
             column("meta", "jsonb", Comparison::Opaque),
             column("a=b", "int4", Comparison::Decimal),
@@ -44,10 +52,18 @@ fn parse(text: &str) -> Result<Option<FilterExpr>, FilterError> {
 
 /// What a filter was read as: column, operator, values.
 fn read(text: &str) -> Vec<(String, &'static str, Vec<String>)> {
-    let filter = parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).unwrap();
+    let filter = parse(text)
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+        .unwrap();
     let conditions = filter.conditions().iter();
     conditions
-        .map(|one| (one.column.to_string(), one.operator.as_str(), one.values.iter().map(|v| v.to_string()).collect()))
+        .map(|one| {
+            (
+                one.column.to_string(),
+                one.operator.as_str(),
+                one.values.iter().map(|v| v.to_string()).collect(),
+            )
+        })
         .collect()
 }
 
@@ -56,7 +72,9 @@ fn bind(text: &str) -> Result<BoundFilter, FilterError> {
 }
 
 fn matches(filter: &str, row: &str) -> bool {
-    bind(filter).unwrap_or_else(|error| panic!("{filter}: {error}")).matches(&Row::new(row))
+    bind(filter)
+        .unwrap_or_else(|error| panic!("{filter}: {error}"))
+        .matches(&Row::new(row))
 }
 
 #[test]
@@ -69,14 +87,29 @@ fn filters_are_read() {
     one("  room=eq.1  ", "room", "eq", &["1"]);
     one("room=neq.", "room", "neq", &[""]);
     one("name=eq. a b ", "name", "eq", &[" a b"]);
-    one(r#"name=eq." a, b=eq.\"1\" \\ ""#, "name", "eq", &[r#" a, b=eq."1" \ "#]);
+    one(
+        r#"name=eq." a, b=eq.\"1\" \\ ""#,
+        "name",
+        "eq",
+        &[r#" a, b=eq."1" \ "#],
+    );
     one(r#"name=eq."\x00""#, "name", "eq", &[r"\x00"]);
     one("name=eq.x=y.z", "name", "eq", &["x=y.z"]);
     one("name=eq.say \"hi\"", "name", "eq", &["say \"hi\""]);
-    one("at=gte.2026-01-01T00:00:00.5+02:00", "at", "gte", &["2026-01-01T00:00:00.5+02:00"]);
+    one(
+        "at=gte.2026-01-01T00:00:00.5+02:00",
+        "at",
+        "gte",
+        &["2026-01-01T00:00:00.5+02:00"],
+    );
     one("room=in.(1)", "room", "in", &["1"]);
     one("room=in.( 1 , 2 ) ", "room", "in", &["1", "2"]);
-    one(r#"name=in.("a,b", "c\"(" ,d e,"")"#, "name", "in", &["a,b", "c\"(", "d e", ""]);
+    one(
+        r#"name=in.("a,b", "c\"(" ,d e,"")"#,
+        "name",
+        "in",
+        &["a,b", "c\"(", "d e", ""],
+    );
     one(r#""a=b"=eq.1"#, "a=b", "eq", &["1"]);
     one("a.b=eq.1", "a.b", "eq", &["1"]);
     one("a\"b=eq.1", "a\"b", "eq", &["1"]);
@@ -88,8 +121,18 @@ fn filters_are_read() {
 
 #[test]
 fn a_comma_ends_a_raw_value_only_before_another_condition() {
-    let conditions = |text| read(text).into_iter().map(|(column, _, values)| (column, values.join("|"))).collect::<Vec<_>>();
-    let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect::<Vec<_>>();
+    let conditions = |text| {
+        read(text)
+            .into_iter()
+            .map(|(column, _, values)| (column, values.join("|")))
+            .collect::<Vec<_>>()
+    };
+    let pairs = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(a, b)| (a.to_string(), b.to_string()))
+            .collect::<Vec<_>>()
+    };
     for (text, expected) in [
         ("room=eq.1,done=eq.false", &[("room", "1"), ("done", "false")][..]),
         ("room=eq.1 , done=eq.false", &[("room", "1"), ("done", "false")]),
@@ -97,12 +140,18 @@ fn a_comma_ends_a_raw_value_only_before_another_condition() {
         ("name=eq.a,b=c", &[("name", "a,b=c")]),
         ("name=eq.a,b=1.5", &[("name", "a,b=1.5")]),
         ("name=eq.a,=eq.1", &[("name", "a,=eq.1")]),
-        ("name=eq.f(x,b=eq.1),c=eq.2", &[("name", "f(x,b=eq.1)"), ("c", "2")]),
+        (
+            "name=eq.f(x,b=eq.1),c=eq.2",
+            &[("name", "f(x,b=eq.1)"), ("c", "2")],
+        ),
         ("name=eq.:(", &[("name", ":(")]),
         ("name=eq.a),b=eq.1", &[("name", "a)"), ("b", "1")]),
         ("name=eq.\"a\",\"x,y\"=eq.1", &[("name", "a"), ("x,y", "1")]),
         ("name=eq.a, b,\"x,y\"=eq.1", &[("name", "a, b"), ("x,y", "1")]),
-        ("room=in.(1,2),name=in.(\"x,y=eq.1\",z),id=gt.5", &[("room", "1|2"), ("name", "x,y=eq.1|z"), ("id", "5")]),
+        (
+            "room=in.(1,2),name=in.(\"x,y=eq.1\",z),id=gt.5",
+            &[("room", "1|2"), ("name", "x,y=eq.1|z"), ("id", "5")],
+        ),
     ] {
         assert_eq!(conditions(text), pairs(expected), "{text}");
     }
@@ -162,8 +211,14 @@ fn unknown_operators_are_refused() {
         ("name=eq.a,s3cret=foo.1", "this operator "),
     ] {
         let error = parse(text).unwrap_err();
-        assert!(matches!(error, FilterError::UnknownOperator { .. }), "{text}: {error}");
-        assert!(error.to_string().contains(&format!("{name}is not supported")), "{text}: {error}");
+        assert!(
+            matches!(error, FilterError::UnknownOperator { .. }),
+            "{text}: {error}"
+        );
+        assert!(
+            error.to_string().contains(&format!("{name}is not supported")),
+            "{text}: {error}"
+        );
     }
     let error = parse("email=jane.doe").unwrap_err();
     assert!(!format!("{error} {error:?}").contains("jane"), "{error}");
@@ -171,26 +226,48 @@ fn unknown_operators_are_refused() {
 
 #[test]
 fn limits_are_named() {
-    let limits = FilterLimits { bytes_max: 40, conditions_max: 2, items_max: 3 };
+    let limits = FilterLimits {
+        bytes_max: 40,
+        conditions_max: 2,
+        items_max: 3,
+    };
     let parse = |text: &str| FilterExpr::parse(text, &limits);
     assert!(parse("room=in.(1,2,3),id=eq.1").is_ok());
     let error = |text: &str| parse(text).unwrap_err().to_string();
-    assert_eq!(error("room=in.(1,2,3,4)"), "filter condition 1, column \"room\": more than 3 list items");
+    assert_eq!(
+        error("room=in.(1,2,3,4)"),
+        "filter condition 1, column \"room\": more than 3 list items"
+    );
     assert_eq!(error("a=eq.1,b=eq.1,c=eq.1"), "filter: more than 2 conditions");
-    assert_eq!(error(&format!("name=eq.{}", "é".repeat(17))), "filter: longer than 40 bytes");
+    assert_eq!(
+        error(&format!("name=eq.{}", "é".repeat(17))),
+        "filter: longer than 40 bytes"
+    );
     assert!(parse(&format!("name=eq.{}", "é".repeat(16))).is_ok());
 }
 
 #[test]
 fn binding_names_condition_column_and_rule() {
     for (text, expected) in [
-        ("room=eq.1,nope=eq.1", "filter condition 2: invalid column \"nope\""),
+        (
+            "room=eq.1,nope=eq.1",
+            "filter condition 2: invalid column \"nope\"",
+        ),
         ("hidden=eq.1", "filter condition 1: invalid column \"hidden\""),
         ("Room=eq.1", "filter condition 1: invalid column \"Room\""),
         ("hidden=gt.1", "filter condition 1: invalid column \"hidden\""),
-        ("meta=eq.{}", "filter condition 1, column \"meta\": eq does not apply to type jsonb"),
-        ("room=eq.abc", "filter condition 1, column \"room\": the value must be a whole number"),
-        ("room=in.(1,2147483648)", "filter condition 1, column \"room\": the value is out of range for int4"),
+        (
+            "meta=eq.{}",
+            "filter condition 1, column \"meta\": eq does not apply to type jsonb",
+        ),
+        (
+            "room=eq.abc",
+            "filter condition 1, column \"room\": the value must be a whole number",
+        ),
+        (
+            "room=in.(1,2147483648)",
+            "filter condition 1, column \"room\": the value is out of range for int4",
+        ),
         (
             "name=gt.a",
             "filter condition 1, column \"name\": gt needs a collation that orders by bytes (C or POSIX)",
@@ -202,8 +279,23 @@ fn binding_names_condition_column_and_rule() {
 
 #[test]
 fn unknown_never_matches() {
-    for filter in ["room=eq.5", "room=neq.5", "room=lt.5", "room=lte.5", "room=gt.5", "room=in.(5,6)", "room=gte.0"] {
-        for row in [r#"{"room":null}"#, "{}", r#"{"Room":5}"#, "nonsense", r#"{"room":"x"}"#, r#"{"room":5"#] {
+    for filter in [
+        "room=eq.5",
+        "room=neq.5",
+        "room=lt.5",
+        "room=lte.5",
+        "room=gt.5",
+        "room=in.(5,6)",
+        "room=gte.0",
+    ] {
+        for row in [
+            r#"{"room":null}"#,
+            "{}",
+            r#"{"Room":5}"#,
+            "nonsense",
+            r#"{"room":"x"}"#,
+            r#"{"room":5"#,
+        ] {
             assert!(!matches(filter, row), "{filter} on {row}");
         }
     }
@@ -235,9 +327,15 @@ fn every_operator_matches_what_it_says() {
 #[test]
 fn odd_names_are_exact() {
     let row = r#"{"a=b":1,"a.b":2,"a\"b":3,"a,b":4," x ":5,"日付":"2026-01-01"}"#;
-    for filter in
-        [r#""a=b"=eq.1"#, "a.b=eq.2", "a\"b=eq.3", r#""a\"b"=eq.3"#, r#""a,b"=eq.4"#, r#"" x "=eq.5"#, "日付=eq.2026-01-01"]
-    {
+    for filter in [
+        r#""a=b"=eq.1"#,
+        "a.b=eq.2",
+        "a\"b=eq.3",
+        r#""a\"b"=eq.3"#,
+        r#""a,b"=eq.4"#,
+        r#"" x "=eq.5"#,
+        "日付=eq.2026-01-01",
+    ] {
         assert!(matches(filter, row), "{filter}");
     }
 }

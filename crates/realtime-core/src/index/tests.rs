@@ -21,7 +21,13 @@ fn facts() -> TableFacts {
         columns: [
             column("id", "int8", Comparison::Decimal),
             column("room", "numeric", Comparison::Decimal),
-            column("name", "text", Comparison::Text { ordered_by_bytes: true }),
+            column(
+                "name",
+                "text",
+                Comparison::Text {
+                    ordered_by_bytes: true,
+                },
+            ),
         ]
         .into(),
         cannot_emit: None,
@@ -30,7 +36,9 @@ fn facts() -> TableFacts {
 }
 
 fn filter(text: &str) -> Option<BoundFilter> {
-    FilterExpr::parse(text, &FilterLimits::default()).unwrap().map(|filter| filter.bind(&facts()).unwrap())
+    FilterExpr::parse(text, &FilterLimits::default())
+        .unwrap()
+        .map(|filter| filter.bind(&facts()).unwrap())
 }
 
 fn spec(event: &str, text: &str, service: bool) -> BindingSpec {
@@ -40,7 +48,10 @@ fn spec(event: &str, text: &str, service: bool) -> BindingSpec {
 
 fn event(operation: Operation, row: &str, reference: bool) -> ChangeEvent {
     let row = Row::new(row);
-    let key = KeyColumn { name: "id".into(), type_name: "int8".into() };
+    let key = KeyColumn {
+        name: "id".into(),
+        type_name: "int8".into(),
+    };
     let with_key = reference || operation == Operation::Delete;
     ChangeEvent {
         id: "n".into(),
@@ -74,7 +85,11 @@ fn index_of(specs: &[BindingSpec]) -> SubscriptionIndex<u64> {
 }
 
 fn naive(specs: &[BindingSpec], event: &ChangeEvent) -> Vec<u64> {
-    (0..).zip(specs).filter(|(_, spec)| spec.admits(event)).map(|(key, _)| key).collect()
+    (0..)
+        .zip(specs)
+        .filter(|(_, spec)| spec.admits(event))
+        .map(|(key, _)| key)
+        .collect()
 }
 
 #[test]
@@ -135,12 +150,22 @@ fn delete_filters_are_for_key_columns() {
     ];
     let index = index_of(&specs);
     let row = r#"{"id":1,"room":5}"#;
-    assert_eq!(found(&index, &event(Operation::Delete, row, false)), [0, 1, 2, 7, 8]);
-    assert_eq!(found(&index, &event(Operation::Insert, row, false)), [0, 1, 3, 4, 5, 7]);
+    assert_eq!(
+        found(&index, &event(Operation::Delete, row, false)),
+        [0, 1, 2, 7, 8]
+    );
+    assert_eq!(
+        found(&index, &event(Operation::Insert, row, false)),
+        [0, 1, 3, 4, 5, 7]
+    );
     let mut keyless = event(Operation::Delete, row, false);
     for key in [None, Some([].into())] {
         keyless.primary_key = key;
-        assert_eq!(found(&index, &keyless), [0, 7, 8], "no key: no filter but service_role's");
+        assert_eq!(
+            found(&index, &keyless),
+            [0, 7, 8],
+            "no key: no filter but service_role's"
+        );
     }
 }
 
@@ -157,14 +182,20 @@ fn filters_on_reference_events_are_for_key_columns() {
     let index = index_of(&specs);
     for operation in [Operation::Insert, Operation::Update, Operation::Delete] {
         // A value beside the key must not be believed even if it is there.
-        assert_eq!(found(&index, &event(operation, r#"{"id":1,"room":5}"#, true)), [0, 1, 5]);
+        assert_eq!(
+            found(&index, &event(operation, r#"{"id":1,"room":5}"#, true)),
+            [0, 1, 5]
+        );
         assert_eq!(found(&index, &event(operation, "{}", true)), [0]);
     }
 }
 
 #[test]
 fn an_update_is_judged_on_the_new_row() {
-    let index = index_of(&[spec("UPDATE", "room=eq.1", false), spec("UPDATE", "room=eq.2", false)]);
+    let index = index_of(&[
+        spec("UPDATE", "room=eq.1", false),
+        spec("UPDATE", "room=eq.2", false),
+    ]);
     let mut moved = event(Operation::Update, r#"{"id":1,"room":2}"#, false);
     moved.old = Some(Row::new(r#"{"id":1,"room":1}"#));
     assert_eq!(found(&index, &moved), [1]);
@@ -172,7 +203,10 @@ fn an_update_is_judged_on_the_new_row() {
 
 #[test]
 fn equal_values_are_found_however_they_are_spelled() {
-    let index = index_of(&[spec("*", "room=eq.1", false), spec("*", "room=in.(2,1.000)", false)]);
+    let index = index_of(&[
+        spec("*", "room=eq.1", false),
+        spec("*", "room=in.(2,1.000)", false),
+    ]);
     for row in [r#"{"room":1}"#, r#"{"room":1.00}"#] {
         assert_eq!(found(&index, &event(Operation::Insert, row, false)), [0, 1]);
     }
@@ -186,7 +220,10 @@ fn a_binding_can_be_replaced_and_rebound() {
     assert!(index.replace_filter(1, filter("id=gt.6")));
     assert_eq!(found(&index, &row), [0, 1]);
     assert!(index.replace_filter(0, None));
-    assert_eq!(index.insert(1, spec("DELETE", "", false)), Some(spec("*", "id=gt.6", false)));
+    assert_eq!(
+        index.insert(1, spec("DELETE", "", false)),
+        Some(spec("*", "id=gt.6", false))
+    );
     assert_eq!(found(&index, &row), [0]);
     assert_eq!(index.get(1), Some(&spec("DELETE", "", false)));
     assert_eq!(index.remove(0), Some(spec("*", "", false)));
@@ -202,7 +239,9 @@ fn bindings_of_an_outdated_type_are_held_apart() {
     let mut outdated = facts();
     outdated.columns[1].compare = Comparison::Bool;
     outdated.columns[1].type_name = "bool".into();
-    let parsed = FilterExpr::parse("room=neq.t", &FilterLimits::default()).unwrap().unwrap();
+    let parsed = FilterExpr::parse("room=neq.t", &FilterLimits::default())
+        .unwrap()
+        .unwrap();
     let outdated = spec("*", "", false).with_filter(Some(parsed.bind(&outdated).unwrap()));
     let mut index = index_of(&[outdated, spec("*", "room=neq.0", false)]);
     let row = event(Operation::Insert, r#"{"room":1}"#, false);
@@ -216,7 +255,14 @@ fn nothing_is_kept_of_what_was_taken_out() {
     let mut index = SubscriptionIndex::new();
     for round in 0..3 {
         for key in 0..1_000u64 {
-            index.insert(key, spec("*", &format!("room=eq.{},id=gt.{key}", key % (1 + round * 7)), key % 2 == 0));
+            index.insert(
+                key,
+                spec(
+                    "*",
+                    &format!("room=eq.{},id=gt.{key}", key % (1 + round * 7)),
+                    key % 2 == 0,
+                ),
+            );
         }
         for key in 1..1_000u64 {
             index.remove(key);
@@ -232,7 +278,11 @@ fn nothing_is_kept_of_what_was_taken_out() {
 /// The work for one event stays near the number of matches, whatever the number of bindings.
 #[test]
 fn work_follows_matches() {
-    let row = event(Operation::Insert, r#"{"id":500000,"room":3.0,"name":"n7"}"#, false);
+    let row = event(
+        Operation::Insert,
+        r#"{"id":500000,"room":3.0,"name":"n7"}"#,
+        false,
+    );
     let work = |specs: &mut dyn FnMut(u64) -> BindingSpec, bindings: u64| {
         let mut index = SubscriptionIndex::new();
         for key in 0..bindings {
@@ -245,19 +295,40 @@ fn work_follows_matches() {
     type Shape = (&'static str, Box<dyn FnMut(u64) -> BindingSpec>);
     let shapes: [Shape; 9] = [
         ("equality", Box::new(|n| spec("*", &format!("id=eq.{n}"), false))),
-        ("list", Box::new(|n| spec("*", &format!("id=in.({n},{})", n + 1), false))),
-        ("above", Box::new(|n| spec("*", &format!("id=gt.{}", 499_995 + n), false))),
-        ("below", Box::new(|n| spec("*", &format!("id=lte.{}", 500_005 - n as i64), false))),
+        (
+            "list",
+            Box::new(|n| spec("*", &format!("id=in.({n},{})", n + 1), false)),
+        ),
+        (
+            "above",
+            Box::new(|n| spec("*", &format!("id=gt.{}", 499_995 + n), false)),
+        ),
+        (
+            "below",
+            Box::new(|n| spec("*", &format!("id=lte.{}", 500_005 - n as i64), false)),
+        ),
         ("inequality", Box::new(|_| spec("*", "room=neq.3", false))),
         ("other operation", Box::new(|_| spec("DELETE", "", false))),
         // One value shared by all, and one of its own: held by its own, in whatever order they are written.
-        ("shared first", Box::new(|n| spec("*", &format!("room=eq.3,id=eq.{n}"), false))),
-        ("shared last", Box::new(|n| spec("*", &format!("id=eq.{n},room=eq.3"), false))),
-        ("range and own", Box::new(|n| spec("*", &format!("id=gt.0,name=eq.n{n}"), false))),
+        (
+            "shared first",
+            Box::new(|n| spec("*", &format!("room=eq.3,id=eq.{n}"), false)),
+        ),
+        (
+            "shared last",
+            Box::new(|n| spec("*", &format!("id=eq.{n},room=eq.3"), false)),
+        ),
+        (
+            "range and own",
+            Box::new(|n| spec("*", &format!("id=gt.0,name=eq.n{n}"), false)),
+        ),
     ];
     for (name, mut shape) in shapes {
         let (looked_at, matched) = work(&mut shape, 20_000);
-        assert!(looked_at <= 2 * matched + 8, "{name}: looked at {looked_at} for {matched} matches");
+        assert!(
+            looked_at <= 2 * matched + 8,
+            "{name}: looked at {looked_at} for {matched} matches"
+        );
     }
 }
 
@@ -277,18 +348,27 @@ fn any_filter() -> impl Strategy<Value = String> {
 fn any_spec() -> impl Strategy<Value = BindingSpec> {
     let schema = prop_oneof![4 => Just("public"), 1 => Just("*"), 1 => Just("other")];
     let table = prop_oneof![4 => Just("notes"), 1 => Just("*"), 1 => Just("other")];
-    (schema, table, "([*]|INSERT|UPDATE|DELETE)", any_filter(), any::<bool>()).prop_map(
-        |(schema, table, event, text, service)| {
+    (
+        schema,
+        table,
+        "([*]|INSERT|UPDATE|DELETE)",
+        any_filter(),
+        any::<bool>(),
+    )
+        .prop_map(|(schema, table, event, text, service)| {
             let event = EventFilter::parse(&event).unwrap();
             BindingSpec::new(Some(schema), Some(table), event, service).with_filter(filter(&text))
-        },
-    )
+        })
 }
 
 fn any_event() -> impl Strategy<Value = ChangeEvent> {
     let number = prop_oneof![5 => (0..6i64).prop_map(|n| n.to_string()), 1 => Just("null".to_owned())];
     let name = prop_oneof![5 => "[ab]{0,2}".prop_map(|n| format!("\"{n}\"")), 1 => Just("null".to_owned())];
-    let operation = prop_oneof![Just(Operation::Insert), Just(Operation::Update), Just(Operation::Delete)];
+    let operation = prop_oneof![
+        Just(Operation::Insert),
+        Just(Operation::Update),
+        Just(Operation::Delete)
+    ];
     (operation, number.clone(), number, name, any::<bool>(), 0..3u8).prop_map(
         |(operation, id, room, name, reference, key)| {
             let row = format!(r#"{{"id":{id},"room":{room},"name":{name}}}"#);
@@ -331,7 +411,11 @@ proptest! {
 
 #[test]
 fn the_naive_scan_itself_finds_something() {
-    let specs = [spec("*", "room=gt.1", false), spec("INSERT", "name=eq.a", false), spec("*", "", true)];
+    let specs = [
+        spec("*", "room=gt.1", false),
+        spec("INSERT", "name=eq.a", false),
+        spec("*", "", true),
+    ];
     let row = event(Operation::Insert, r#"{"id":1,"room":2,"name":"b"}"#, false);
     assert_eq!(naive(&specs, &row), [0, 2]);
 }

@@ -26,7 +26,7 @@ const TIMESTAMP_FORM: ValueError = ValueError::Malformed {
     expected: "a date and time as YYYY-MM-DD[THH:MM[:SS[.ffffff]][Z or +HH[:MM]]]",
 };
 
-/// A `date`, as days since 1970-01-01.
+/// A `date`, as days since 2000-01-01.
 pub fn date(text: &str) -> Result<i64, ValueError> {
     if let Some(infinity) = infinity(text) {
         return Ok(infinity);
@@ -63,12 +63,12 @@ pub fn time(text: &str) -> Result<i64, ValueError> {
     }
 }
 
-/// A `timestamp`, as microseconds since 1970-01-01. An offset is read and, as in PostgreSQL, ignored.
+/// A `timestamp`, as microseconds since 2000-01-01. An offset is read and, as in PostgreSQL, ignored.
 pub fn timestamp(text: &str) -> Result<i64, ValueError> {
     instant(text, "timestamp", |local, _| local)
 }
 
-/// A `timestamptz`, as microseconds since 1970-01-01 UTC. Without an offset it is UTC.
+/// A `timestamptz`, as microseconds since 2000-01-01 UTC. Without an offset it is UTC.
 pub fn timestamptz(text: &str) -> Result<i64, ValueError> {
     instant(text, "timestamptz", |local, offset| local - i128::from(offset))
 }
@@ -84,7 +84,7 @@ fn instant(text: &str, type_name: &'static str, at: impl Fn(i128, i64) -> i128) 
     };
     let day = scan.date(era).ok_or(TIMESTAMP_FORM)?.ok_or(out_of_range)?;
     let (mut time, mut offset) = (0, 0);
-    if scan.skip(b' ') || scan.skip(b'T') {
+    if scan.skip(b' ') || scan.skip(b'T') || scan.skip(b't') {
         time = scan.time().ok_or(TIMESTAMP_FORM)?.ok_or(out_of_range)?;
         offset = scan.offset().ok_or(TIMESTAMP_FORM)?.ok_or(out_of_range)?;
     }
@@ -276,8 +276,8 @@ pub(super) fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar, also before it was used. The year begins in
-/// March, so that the leap day is its last.
+/// Days since 2000-01-01 (from which PostgreSQL's last timestamp fits 64 bits) in the Gregorian
+/// calendar, also before it was used. The year begins in March, so that the leap day is its last.
 const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let cycle = year.div_euclid(400);
@@ -285,5 +285,5 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let month_from_march = (month + 9) % 12;
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
     let day_of_cycle = year_of_cycle * 365 + year_of_cycle / 4 - year_of_cycle / 100 + day_of_year;
-    cycle * 146_097 + day_of_cycle - 719_468
+    cycle * 146_097 + day_of_cycle - 730_425
 }

@@ -10,8 +10,12 @@ fn column(type_name: &str) -> ColumnFacts {
         "float4" => Comparison::Float4,
         "float8" => Comparison::Float8,
         "bool" => Comparison::Bool,
-        "text" | "name" | "char" => Comparison::Text { ordered_by_bytes: true },
-        "bpchar" => Comparison::PaddedText { ordered_by_bytes: true },
+        "text" | "name" | "char" => Comparison::Text {
+            ordered_by_bytes: true,
+        },
+        "bpchar" => Comparison::PaddedText {
+            ordered_by_bytes: true,
+        },
         "uuid" => Comparison::Uuid,
         "date" => Comparison::Date,
         "time" => Comparison::Time,
@@ -21,7 +25,13 @@ fn column(type_name: &str) -> ColumnFacts {
         "mood" => Comparison::Enum(["sad", "ok", "happy"].map(Box::from).into()),
         _ => Comparison::Opaque,
     };
-    ColumnFacts { name: "c".into(), type_name: type_name.into(), compare, readable: true, key: false }
+    ColumnFacts {
+        name: "c".into(),
+        type_name: type_name.into(),
+        compare,
+        readable: true,
+        key: false,
+    }
 }
 
 fn bind(type_name: &str, text: &str) -> Result<Constant, ValueError> {
@@ -49,7 +59,12 @@ fn values_compare_as_postgresql_compares_them() {
         ("numeric", "-12", "-123", Greater),
         ("numeric", "-1.2", "-1.23", Greater),
         ("numeric", "12", "123", Less),
-        ("numeric", "123456789012345678901234567890.1", "123456789012345678901234567890.2", Less),
+        (
+            "numeric",
+            "123456789012345678901234567890.1",
+            "123456789012345678901234567890.2",
+            Less,
+        ),
         ("numeric", "\"NaN\"", "nan", Equal),
         ("numeric", "\"NaN\"", "Infinity", Greater),
         ("numeric", "\"Infinity\"", "1e131071", Greater),
@@ -72,41 +87,88 @@ fn values_compare_as_postgresql_compares_them() {
         ("text", r#""""#, "", Equal),
         ("bpchar", r#""ab   ""#, "ab", Equal),
         ("bpchar", r#""ab   ""#, "ab ", Equal),
-        ("uuid", r#""a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11""#, "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}", Equal),
-        ("uuid", r#""a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11""#, "a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a12", Less),
+        (
+            "uuid",
+            r#""a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11""#,
+            "{A0EEBC999C0B4EF8BB6D6BB9BD380A11}",
+            Equal,
+        ),
+        (
+            "uuid",
+            r#""a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11""#,
+            "a0ee-bc99-9c0b-4ef8-bb6d-6bb9-bd38-0a12",
+            Less,
+        ),
         ("date", r#""2026-02-28""#, "2026-03-01", Less),
         ("date", r#""0044-03-15 BC""#, "0043-01-01 BC", Less),
         ("date", r#""infinity""#, "5874897-12-31", Greater),
         ("date", r#""10000-01-01""#, "9999-12-31", Greater),
         ("time", r#""24:00:00""#, "23:59:59.9999999", Equal),
         ("time", r#""12:30:00.5""#, "12:30:00.500", Equal),
-        ("timestamp", r#""2026-06-04T10:00:00""#, "2026-06-04 10:00+02", Equal),
+        (
+            "timestamp",
+            r#""2026-06-04T10:00:00""#,
+            "2026-06-04 10:00+02",
+            Equal,
+        ),
         ("timestamp", r#""2026-06-04T00:00:00""#, "2026-06-04", Equal),
         ("timestamp", r#""-infinity""#, "4714-11-24 00:00:00 BC", Less),
-        ("timestamptz", r#""2026-06-04T10:00:00.123+00:00""#, "2026-06-04T12:00:00.123+02", Equal),
-        ("timestamptz", r#""2026-06-04T10:00:00+00:00""#, "2026-06-04T04:15:00-0545", Equal),
-        ("timestamptz", r#""2026-06-04T10:00:00+00:00""#, "2026-06-04T10:00:00.000001Z", Less),
-        ("timestamptz", r#""0044-03-15T12:00:00+00:00 BC""#, "0044-03-15 13:00:00+01:00 BC", Equal),
+        (
+            "timestamptz",
+            r#""2026-06-04T10:00:00.123+00:00""#,
+            "2026-06-04T12:00:00.123+02",
+            Equal,
+        ),
+        (
+            "timestamptz",
+            r#""2026-06-04T10:00:00+00:00""#,
+            "2026-06-04T04:15:00-0545",
+            Equal,
+        ),
+        (
+            "timestamptz",
+            r#""2026-06-04T10:00:00+00:00""#,
+            "2026-06-04T10:00:00.000001Z",
+            Less,
+        ),
+        (
+            "timestamptz",
+            r#""0044-03-15T12:00:00+00:00 BC""#,
+            "0044-03-15 13:00:00+01:00 BC",
+            Equal,
+        ),
         ("bytea", r#""\\x00ff""#, r"\x00FF", Equal),
         ("bytea", r#""\\x00ff""#, r"\x00ff00", Less),
         ("mood", r#""happy""#, "sad", Greater),
         ("mood", r#""ok""#, "ok", Equal),
     ];
     for (type_name, row, constant, expected) in cases {
-        assert_eq!(compare(type_name, row, constant), Some(expected), "{type_name}: {row} to {constant}");
+        assert_eq!(
+            compare(type_name, row, constant),
+            Some(expected),
+            "{type_name}: {row} to {constant}"
+        );
     }
 }
 
 #[test]
 fn null_and_what_is_no_value_of_the_type_are_unknown() {
-    for (type_name, constant) in
-        [("int4", "1"), ("text", "null"), ("bool", "f"), ("uuid", "a0eebc999c0b4ef8bb6d6bb9bd380a11"), ("mood", "ok")]
-    {
+    for (type_name, constant) in [
+        ("int4", "1"),
+        ("text", "null"),
+        ("bool", "f"),
+        ("uuid", "a0eebc999c0b4ef8bb6d6bb9bd380a11"),
+        ("mood", "ok"),
+    ] {
         for row in ["null", "{}", "[1]", "", "\"", "\"zzz", "tru"] {
             assert_eq!(compare(type_name, row, constant), None, "{type_name}: {row}");
         }
     }
-    assert_eq!(compare("mood", r#""angry""#, "ok"), None, "a label that was added later");
+    assert_eq!(
+        compare("mood", r#""angry""#, "ok"),
+        None,
+        "a label that was added later"
+    );
 }
 
 #[test]
@@ -138,7 +200,10 @@ fn constants_are_refused_where_postgresql_refuses_them() {
     ];
     for (type_name, text) in malformed {
         let result = bind(type_name, text);
-        assert!(matches!(result, Err(ValueError::Malformed { .. })), "{type_name}: {text:?}: {result:?}");
+        assert!(
+            matches!(result, Err(ValueError::Malformed { .. })),
+            "{type_name}: {text:?}: {result:?}"
+        );
     }
     let out_of_range = [
         ("int2", "32768"),
@@ -163,7 +228,10 @@ fn constants_are_refused_where_postgresql_refuses_them() {
     ];
     for (type_name, text) in out_of_range {
         let result = bind(type_name, text);
-        assert!(matches!(result, Err(ValueError::OutOfRange { .. })), "{type_name}: {text:?}: {result:?}");
+        assert!(
+            matches!(result, Err(ValueError::OutOfRange { .. })),
+            "{type_name}: {text:?}: {result:?}"
+        );
     }
     assert_eq!(bind("int4range", "[1,2)"), Err(ValueError::NotComparable));
 }
@@ -179,7 +247,10 @@ fn constants_are_refused_on_purpose() {
         ("oid", "-1"),
         ("float8", "0x1p3"),
         ("float8", "nan(1)"),
-        ("name", "a234567890123456789012345678901234567890123456789012345678901234"),
+        (
+            "name",
+            "a234567890123456789012345678901234567890123456789012345678901234",
+        ),
         ("char", "ab"),
         ("date", "January 8, 1999"),
         ("date", "20260101"),
@@ -204,7 +275,17 @@ fn constants_are_refused_on_purpose() {
 
 #[test]
 fn errors_and_debug_never_show_the_value() {
-    for type_name in ["int4", "numeric", "float8", "bool", "uuid", "date", "timestamptz", "bytea", "mood"] {
+    for type_name in [
+        "int4",
+        "numeric",
+        "float8",
+        "bool",
+        "uuid",
+        "date",
+        "timestamptz",
+        "bytea",
+        "mood",
+    ] {
         let error = bind(type_name, "s3cret").unwrap_err();
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{error}");
     }
