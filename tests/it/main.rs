@@ -1,3 +1,8 @@
-//! Tests that need more than one crate, or a real database or bus.
+//! Tests that no single crate can hold: the bus on both its implementations, the workspace's own
+//! rules, the oracles, and the services as processes.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bus;
+mod layers;
 mod oracle;

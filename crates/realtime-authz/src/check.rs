@@ -1,0 +1,179 @@
+//! One event judged for many subjects: facts by role, the decision order, and the database
+//! where it is needed.
+//!
+//! Must never fail as a whole once it has begun: every subject gets a verdict, and whatever
+//! went wrong for one is a drop with a reason.
+
+use std::sync::Arc;
+
+use realtime_core::change::{ChangeEvent, Position};
+use realtime_core::claims::{Claims, Role};
+use realtime_core::verdict::{DropReason, Verdict};
+use rustc_hash::FxHashMap;
+use tokio::time::Instant;
+
+use crate::gate::{self, Step};
+use crate::metrics::AuthzMetrics;
+use crate::policy::{Failure, Outcome, Question, Unaskable, judge};
+use crate::pools::{Lease, PoolError};
+use crate::projects::Project;
+use crate::tables::Table;
+
+/// A verdict, with the SQLSTATE of a policy's error.
+pub type Judgement = (Verdict, Option<Box<str>>);
+
+/// What is asked.
+pub struct Check<'a> {
+    /// The project.
+    pub project: &'a Project,
+    /// The event.
+    pub event: &'a ChangeEvent,
+    /// Whose eyes.
+    pub subjects: &'a [Claims],
+    /// The last change of facts that the caller has seen.
+    pub seen: Position,
+    /// When the answer is due.
+    pub deadline: Instant,
+    /// What is counted.
+    pub metrics: &'a AuthzMetrics,
+}
+
+impl Check<'_> {
+    /// One verdict per subject, in their order.
+    pub async fn run(&self) -> Vec<Judgement> {
+        let mut verdicts: Vec<Option<Judgement>> = vec![None; self.subjects.len()];
+        let mut lease = None;
+        for (role, members) in self.by_role() {
+            self.judge_role(role, &members, &mut lease, &mut verdicts).await;
+        }
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+        verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(|| dropped(DropReason::Deadline))).collect()
+    }
+
+    fn by_role(&self) -> FxHashMap<&Role, Vec<usize>> {
+        let mut roles: FxHashMap<&Role, Vec<usize>> = FxHashMap::default();
+        for (at, subject) in self.subjects.iter().enumerate() {
+            roles.entry(subject.role()).or_default().push(at);
+        }
+        roles
+    }
+
+    async fn judge_role(
+        &self,
+        role: &Role,
+        members: &[usize],
+        lease: &mut Option<Lease>,
+        verdicts: &mut [Option<Judgement>],
+    ) {
+        // service_role is delivered to without a question; the prober could not become it either.
+        if role.is_service() || !self.project.config.allows_role(role) {
+            return fill(verdicts, members, dropped(DropReason::NoPrivilege));
+        }
+        let judged = tokio::time::timeout_at(self.deadline, self.facts(role)).await;
+        let table = match judged {
+            Ok(Ok(table)) => table,
+            Ok(Err(reason)) => return fill(verdicts, members, dropped(reason)),
+            Err(_) => return fill(verdicts, members, dropped(DropReason::Deadline)),
+        };
+        let misfits = self.judge_with(&table, role, members, lease, verdicts).await;
+        if misfits.is_empty() {
+            return;
+        }
+        // The statement did not fit the database: the table may have changed after its facts were
+        // read. Once more, with new ones.
+        self.project.facts.forget(table.relid, role);
+        if let Ok(Ok(table)) = tokio::time::timeout_at(self.deadline, self.facts(role)).await {
+            self.judge_with(&table, role, &misfits, lease, verdicts).await;
+        }
+    }
+
+    /// The facts of the event's table; a table that is gone cannot be judged any more.
+    async fn facts(&self, role: &Role) -> Result<Arc<Table>, DropReason> {
+        let Project { pool, facts, .. } = self.project;
+        match facts.table(pool, self.event.relid, role, self.seen, self.metrics).await {
+            Ok(Some(table)) => Ok(table),
+            Ok(None) => Err(DropReason::ImageUnreadable),
+            Err(error) => Err(unavailable(&error, &self.project.config.id)),
+        }
+    }
+
+    /// Judges subjects of one role with given facts. Returns those whose statement did not fit.
+    async fn judge_with(
+        &self,
+        table: &Table,
+        role: &Role,
+        members: &[usize],
+        lease: &mut Option<Lease>,
+        verdicts: &mut [Option<Judgement>],
+    ) -> Vec<usize> {
+        let question = match (gate::first_step(table, self.event), table.policy.condition.as_deref()) {
+            (Step::Settled(verdict), _) => {
+                fill(verdicts, members, (verdict, None));
+                return Vec::new();
+            }
+            (Step::Images, Some(condition)) => Question::images(table, self.event, role, condition),
+            (Step::Images, None) => Err(Unaskable(DropReason::NotVisible)),
+            (Step::Key, _) => Question::key(table, self.event, role),
+        };
+        let outcomes = match question {
+            Err(Unaskable(reason)) => vec![Outcome::Failed(Failure::new(reason)); members.len()],
+            Ok(question) => self.ask(&question, members, lease).await,
+        };
+        let mut misfits = Vec::new();
+        for (at, outcome) in members.iter().zip(outcomes) {
+            verdicts[*at] = Some(match outcome {
+                Outcome::Sees(sight) => (gate::settle(table, self.event, sight), None),
+                Outcome::Failed(failure) => {
+                    if failure.is_misfit() {
+                        misfits.push(*at);
+                    }
+                    (Verdict::Drop(failure.reason), failure.sqlstate)
+                }
+            });
+        }
+        misfits
+    }
+
+    async fn ask(&self, question: &Question, members: &[usize], lease: &mut Option<Lease>) -> Vec<Outcome> {
+        let failed = |reason| vec![Outcome::Failed(Failure::new(reason)); members.len()];
+        let mut held = match lease.take() {
+            Some(lease) => lease,
+            None => match tokio::time::timeout_at(self.deadline, self.project.pool.acquire()).await {
+                Ok(Ok(lease)) => lease,
+                Ok(Err(error)) => return failed(unavailable(&error, &self.project.config.id)),
+                Err(_) => return failed(DropReason::Deadline),
+            },
+        };
+        let subjects: Vec<&Claims> = members.iter().map(|at| &self.subjects[*at]).collect();
+        let judged = judge(held.connection(), question, &subjects, self.deadline).await;
+        if judged.intact {
+            *lease = Some(held);
+        } else {
+            self.metrics.connections_suspect.inc();
+        }
+        judged.outcomes
+    }
+}
+
+fn dropped(reason: DropReason) -> Judgement {
+    (Verdict::Drop(reason), None)
+}
+
+fn fill(verdicts: &mut [Option<Judgement>], members: &[usize], judgement: Judgement) {
+    for at in members {
+        verdicts[*at] = Some(judgement.clone());
+    }
+}
+
+/// The reason to give where no connection, or no answer from one, came. Logged here, once.
+pub fn unavailable(error: &PoolError, project: &realtime_core::id::ProjectId) -> DropReason {
+    match error {
+        PoolError::Saturated => DropReason::PoolSaturated,
+        PoolError::Connect(_) | PoolError::Prober(_) | PoolError::Database(_) => {
+            tracing::warn!(%project, %error, "the project's database cannot be asked");
+            DropReason::DatabaseUnavailable
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Every database connection that authz holds: a few per project, a limit in all.
+//!
+//! Must never hand out a connection that somebody else's work may have touched: one whose
+//! answer was late, lost or strange is closed, and what a session can keep over a rollback is
+//! taken off it before the next use.
+
+mod connection;
+mod prober;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use realtime_core::id::ProjectId;
+use realtime_node::postgres::{Dsn, PgError};
+use realtime_node::tasks::Tasks;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+pub use connection::{Connection, StatementKey, TransactionError, is_lost};
+pub use prober::ProberFault;
+
+use crate::metrics::AuthzMetrics;
+
+/// What the pools hold to.
+#[derive(Debug, Clone)]
+pub struct PoolLimits {
+    /// Connections per project.
+    pub per_project: usize,
+    /// Connections of the process.
+    pub in_all: usize,
+    /// Longest wait for a connection.
+    pub acquire: Duration,
+    /// A connection unused for so long is closed.
+    pub idle: Duration,
+    /// Longest time of one statement.
+    pub statement: Duration,
+    /// The search_path that REST sets.
+    pub search_path: Arc<str>,
+    /// Statements that one connection keeps prepared.
+    pub statements_max: usize,
+}
+
+/// Why there is no connection, or no answer from one.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// No connection became free in time.
+    #[error("query pool: no connection became free in time (ANVILBASE_REALTIME_QUERY_POOL_SIZE, ANVILBASE_REALTIME_MAX_DB_CONNECTIONS)")]
+    Saturated,
+    /// The database cannot be reached.
+    #[error(transparent)]
+    Connect(#[from] PgError),
+    /// The login is not one to judge with.
+    #[error(transparent)]
+    Prober(#[from] ProberFault),
+    /// The database refused, or the connection was lost.
+    #[error("database: {}", realtime_node::postgres::describe(.0))]
+    Database(#[from] tokio_postgres::Error),
+}
+
+/// The pools of all projects, and the limit over them.
+pub struct Pools {
+    limits: PoolLimits,
+    total: Arc<Semaphore>,
+    pools: Mutex<Vec<Weak<Pool>>>,
+    tasks: Tasks,
+    metrics: AuthzMetrics,
+}
+
+/// One project's connections.
+pub struct Pool {
+    project: ProjectId,
+    dsn: Dsn,
+    places: Arc<Semaphore>,
+    idle: Mutex<Vec<Idle>>,
+    shared: Arc<Pools>,
+}
+
+struct Idle {
+    connection: Connection,
+    total: OwnedSemaphorePermit,
+    since: Instant,
+}
+
+/// A connection in use. Dropped, it is closed; [`Lease::settle`] and [`Lease::release`] return it.
+pub struct Lease {
+    connection: Connection,
+    pool: Arc<Pool>,
+    total: OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Pools {
+    /// No connections yet; idle ones are closed by a task of `tasks`.
+    pub fn new(limits: PoolLimits, tasks: &Tasks, metrics: AuthzMetrics) -> Arc<Self> {
+        let pools = Arc::new(Self {
+            total: Arc::new(Semaphore::new(limits.in_all)),
+            pools: Mutex::new(Vec::new()),
+            tasks: tasks.clone(),
+            metrics,
+            limits,
+        });
+        let swept = Arc::downgrade(&pools);
+        let stop = tasks.cancelled();
+        let every = pools.limits.idle / 2;
+        tasks.spawn("idle query connections", async move {
+            tokio::pin!(stop);
+            loop {
+                tokio::select! {
+                    () = &mut stop => return,
+                    () = tokio::time::sleep(every) => {}
+                }
+                let Some(pools) = swept.upgrade() else { return };
+                pools.sweep();
+            }
+        });
+        pools
+    }
+
+    /// A pool for a project.
+    pub fn pool(self: &Arc<Self>, project: ProjectId, dsn: Dsn) -> Arc<Pool> {
+        let pool = Arc::new(Pool {
+            project,
+            dsn,
+            places: Arc::new(Semaphore::new(self.limits.per_project)),
+            idle: Mutex::new(Vec::new()),
+            shared: Arc::clone(self),
+        });
+        let mut pools = self.pools.lock();
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        pool
+    }
+
+    fn sweep(&self) {
+        for pool in self.live() {
+            pool.idle.lock().retain(|idle| idle.since.elapsed() < self.limits.idle && !idle.connection.is_closed());
+        }
+    }
+
+    /// Closes the connection that was idle the longest, of whatever project.
+    fn close_one_idle(&self) -> bool {
+        let oldest = self.live().into_iter().filter_map(|pool| {
+            let since = pool.idle.lock().first().map(|idle| idle.since)?;
+            Some((since, pool))
+        });
+        let Some((_, pool)) = oldest.min_by_key(|(since, _)| *since) else { return false };
+        let mut idle = pool.idle.lock();
+        if idle.is_empty() {
+            return false;
+        }
+        idle.remove(0);
+        true
+    }
+
+    fn live(&self) -> Vec<Arc<Pool>> {
+        self.pools.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Pool {
+    /// A connection of this project's: an idle one, or a new one where the limits allow.
+    ///
+    /// # Errors
+    /// [`PoolError::Saturated`] after the acquire deadline; or why no new one came about.
+    pub async fn acquire(self: &Arc<Self>) -> Result<Lease, PoolError> {
+        let deadline = Instant::now() + self.shared.limits.acquire;
+        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned());
+        let Ok(Ok(place)) = place.await else { return Err(self.saturated()) };
+        while let Some(Idle { connection, total, .. }) = self.pop_idle() {
+            if !connection.is_closed() {
+                return Ok(Lease { connection, pool: Arc::clone(self), total, _place: place });
+            }
+        }
+        let total = self.total(deadline).await?;
+        let connection = Connection::open(&self.dsn, &self.project, &self.shared.limits, &self.shared.tasks).await?;
+        self.shared.metrics.connections_opened.inc();
+        Ok(Lease { connection: connection.counted(&self.shared.metrics), pool: Arc::clone(self), total, _place: place })
+    }
+
+    fn pop_idle(&self) -> Option<Idle> {
+        // The one used last: the others then grow old and are closed.
+        self.idle.lock().pop()
+    }
+
+    async fn total(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, PoolError> {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.shared.total).try_acquire_owned() {
+                return Ok(permit);
+            }
+            if !self.shared.close_one_idle() {
+                break;
+            }
+        }
+        let waited = tokio::time::timeout_at(deadline, Arc::clone(&self.shared.total).acquire_owned());
+        match waited.await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(self.saturated()),
+        }
+    }
+
+    fn saturated(&self) -> PoolError {
+        self.shared.metrics.saturated.inc();
+        PoolError::Saturated
+    }
+}
+
+impl Lease {
+    /// The connection.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// The connection's client, for statements that are not kept.
+    pub fn client(&self) -> &tokio_postgres::Client {
+        self.connection.client()
+    }
+
+    /// The search_path that REST sets.
+    pub fn search_path(&self) -> Arc<str> {
+        Arc::clone(&self.pool.shared.limits.search_path)
+    }
+
+    /// Returns the connection after work that ran nothing of a user's, unless the work failed:
+    /// then the connection is closed.
+    ///
+    /// # Errors
+    /// The work's own.
+    pub async fn settle<T>(self, work: Result<T, tokio_postgres::Error>) -> Result<T, PoolError> {
+        let value = work?;
+        self.put_back();
+        Ok(value)
+    }
+
+    /// Returns the connection after work that ran policies: what outlives a rollback is taken
+    /// off it, and a connection on which somebody prepared statements is closed.
+    pub async fn release(self) {
+        let deadline = Instant::now() + self.pool.shared.limits.acquire;
+        match tokio::time::timeout_at(deadline, self.connection.cleanse()).await {
+            Ok(true) => self.put_back(),
+            Ok(false) | Err(_) => {
+                self.pool.shared.metrics.connections_suspect.inc();
+            }
+        }
+    }
+
+    fn put_back(self) {
+        let Self { connection, pool, total, _place } = self;
+        pool.idle.lock().push(Idle { connection, total, since: Instant::now() });
+    }
+}

@@ -1,0 +1,224 @@
+//! One session of the prober, and the transaction in which one subject is judged.
+//!
+//! Must never commit: a subject's transaction is rolled back whatever came of it, and with it
+//! every setting, role and temporary object.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use realtime_core::claims::Role;
+use realtime_core::id::ProjectId;
+use realtime_node::postgres::{Dsn, PgOptions, connect};
+use realtime_node::tasks::Tasks;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Error, Statement};
+
+use super::{PoolError, PoolLimits, prober};
+use crate::metrics::{AuthzMetrics, Counted};
+
+/// Takes on a subject's role and claims until the transaction's end.
+const SUBJECT: &str = "select pg_catalog.set_config('role', $1, true), \
+     pg_catalog.set_config('request.jwt.claims', $2, true)";
+
+/// What a session keeps over a rollback. Sent without a name of its own: named statements could
+/// have been replaced by the very work that this looks for.
+const CLEANSE: &str = "select pg_catalog.pg_advisory_unlock_all(), \
+     exists (select from pg_catalog.pg_prepared_statements s where s.from_sql), \
+     session_user::pg_catalog.text OPERATOR(pg_catalog.=) current_user::pg_catalog.text";
+
+/// One session with the database, with the statements that it has prepared.
+pub struct Connection {
+    client: Client,
+    _driver: Driver,
+    subject: Statement,
+    statements: HashMap<StatementKey, Statement>,
+    statements_max: usize,
+    _counted: Option<Counted>,
+}
+
+/// What a prepared statement belongs to. The role is part of it: names are looked up, and plans
+/// made, as the role.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StatementKey {
+    /// The table's oid: a table made anew under the same name has another row type.
+    pub relid: u32,
+    /// The role.
+    pub role: Role,
+    /// The statement's text.
+    pub sql: Arc<str>,
+    /// Stands for the table's columns and their types.
+    pub shape: u64,
+}
+
+/// Where a subject's transaction failed.
+#[derive(Debug)]
+pub enum TransactionError {
+    /// The role or the claims could not be taken on.
+    Subject(Error),
+    /// The statement failed.
+    Statement(Error),
+    /// The transaction could not be begun or ended: nothing is known of the session any more.
+    Lost(Error),
+}
+
+impl Connection {
+    /// Connects, looks at what the login is, and sets the session up.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or the login may do what a prober must not.
+    pub async fn open(
+        dsn: &Dsn,
+        project: &ProjectId,
+        limits: &PoolLimits,
+        tasks: &Tasks,
+    ) -> Result<Self, PoolError> {
+        let options = PgOptions::new(format!("anvilbase-realtime-authz/{project}"));
+        let (client, connection) = connect(dsn, &options).await?;
+        let driver = Driver(tasks.spawn("query connection", connection.drive()));
+        prober::inspect(&client).await?;
+        set_up(&client, limits).await?;
+        let subject = client.prepare_typed(SUBJECT, &[Type::TEXT, Type::TEXT]).await?;
+        Ok(Self {
+            client,
+            _driver: driver,
+            subject,
+            statements: HashMap::new(),
+            statements_max: limits.statements_max,
+            _counted: None,
+        })
+    }
+
+    /// Counts the connection as open until it is dropped.
+    pub(super) fn counted(mut self, metrics: &AuthzMetrics) -> Self {
+        self._counted = Some(metrics.count_connection());
+        self
+    }
+
+    /// The client, for statements that are not kept.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Whether the session has ended.
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs one statement as one subject, in a transaction that is rolled back. Everything is
+    /// sent at the first poll, so that transactions polled together share round trips.
+    ///
+    /// # Errors
+    /// Where the transaction failed.
+    pub async fn as_subject<T>(
+        &self,
+        role: &str,
+        claims: &str,
+        statement: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, TransactionError> {
+        let subject: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&role, &claims];
+        let (begun, switched, answer, ended) = futures_util::join!(
+            self.client.batch_execute("BEGIN READ ONLY"),
+            self.client.query(&self.subject, &subject),
+            statement,
+            self.client.batch_execute("ROLLBACK"),
+        );
+        begun.map_err(TransactionError::Lost)?;
+        switched.map_err(TransactionError::Subject)?;
+        let answer = answer.map_err(TransactionError::Statement)?;
+        ended.map_err(TransactionError::Lost)?;
+        Ok(answer)
+    }
+
+    /// A statement, prepared as its role under REST's search_path.
+    ///
+    /// A policy may name what the role itself cannot look up (a helper in a schema without
+    /// USAGE): PostgreSQL stores policies resolved. Such a statement is prepared as the prober.
+    ///
+    /// # Errors
+    /// As of [`Connection::as_subject`].
+    pub async fn statement(&mut self, key: &StatementKey, parameters: usize) -> Result<Statement, TransactionError> {
+        if let Some(statement) = self.statements.get(key) {
+            return Ok(statement.clone());
+        }
+        let types = vec![Type::TEXT; parameters];
+        let prepared = self.as_subject(key.role.as_str(), "{}", self.client.prepare_typed(&key.sql, &types)).await;
+        let statement = match prepared {
+            Err(TransactionError::Statement(error)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                // The role's own error is the one to report where the prober fares no better.
+                let as_prober = self.client.prepare_typed(&key.sql, &types).await;
+                as_prober.map_err(|_| TransactionError::Statement(error))?
+            }
+            prepared => prepared?,
+        };
+        if self.statements.len() >= self.statements_max {
+            self.statements.clear();
+        }
+        self.statements.insert(key.clone(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Forgets a prepared statement.
+    pub fn forget(&mut self, key: &StatementKey) {
+        self.statements.remove(key);
+    }
+
+    /// Takes off the session what outlives a rollback. `false`: it must not be used again.
+    pub async fn cleanse(&self) -> bool {
+        match self.client.query_typed(CLEANSE, &[]).await.as_deref() {
+            Ok([row]) => !row.get::<_, bool>(1) && row.get::<_, Option<bool>>(2) == Some(true),
+            _ => false,
+        }
+    }
+}
+
+/// The task that moves a session's bytes.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Not a farewell but a closed socket: what is still running is not waited for.
+        self.0.abort();
+    }
+}
+
+/// What holds for the whole session: a subject's transaction can change it for itself only.
+async fn set_up(client: &Client, limits: &PoolLimits) -> Result<(), Error> {
+    let settings: [(&str, &str); 13] = [
+        ("search_path", &limits.search_path),
+        ("statement_timeout", &limits.statement.as_millis().to_string()),
+        ("idle_in_transaction_session_timeout", "60000"),
+        ("row_security", "on"),
+        // Images are read under the settings that they were printed under, where reading depends on them.
+        ("lc_monetary", "C"),
+        ("intervalstyle", "postgres"),
+        ("xmloption", "content"),
+        ("default_transaction_read_only", "on"),
+        ("jit", "off"),
+        // What REST sets besides.
+        ("request.method", "GET"),
+        ("request.path", "/"),
+        ("request.headers", "{}"),
+        ("request.cookies", "{}"),
+    ];
+    for (name, value) in settings {
+        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+            [(&name, Type::TEXT), (&value, Type::TEXT)];
+        client.query_typed("select pg_catalog.set_config($1, $2, false)", &parameters).await?;
+    }
+    Ok(())
+}
+
+/// Whether an error says that the session, or the server, is gone or going.
+pub fn is_lost(error: &Error) -> bool {
+    match error.code() {
+        None => true,
+        Some(code) => {
+            let class = &code.code()[..2];
+            // Not a cancelled statement, which is the statement's own.
+            matches!(class, "08" | "26" | "53" | "57" | "58") && *code != SqlState::QUERY_CANCELED
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! LISTEN/NOTIFY: the session's socket is read by a task of its own, whatever the feed does.
+//!
+//! Must never wait for the feed before it reads on: a listener that does not read fills the server's queue, and then
+//! every writer of the cluster fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use realtime_node::postgres::PgConnection;
+use realtime_node::tasks::Tasks;
+use tokio::sync::{mpsc, watch};
+use tokio_postgres::AsyncMessage;
+
+use super::{Item, Source};
+
+/// How a heartbeat's envelope ends; no other operation's does.
+const HEARTBEAT_END: &str = r#","o":"H"}"#;
+
+/// Envelopes of one session, from a bounded queue. Ends with its session: what is still queued then is dropped, for
+/// another listener may hold the feed already.
+#[derive(Debug)]
+pub struct NotifySource {
+    queue: mpsc::Receiver<Item>,
+    ended: Arc<AtomicBool>,
+}
+
+/// The last heartbeat that came back on a session; empty before the first one.
+pub type Beats = watch::Receiver<String>;
+
+/// Reads a connection until it ends; at most `capacity` envelopes wait.
+pub fn start(connection: PgConnection, capacity: usize, tasks: &Tasks) -> (NotifySource, Beats) {
+    let (sender, queue) = mpsc::channel(capacity.max(1));
+    let (beat, beats) = watch::channel(String::new());
+    let ended = Arc::new(AtomicBool::new(false));
+    let source = NotifySource {
+        queue,
+        ended: Arc::clone(&ended),
+    };
+    tasks.spawn("feed source", async move {
+        let mut intake = Intake {
+            queue: sender,
+            lost: 0,
+        };
+        read(connection, &mut intake, beat).await;
+        // Before the queue closes with the intake, so that nothing is taken from it afterwards.
+        ended.store(true, Ordering::Release);
+    });
+    (source, beats)
+}
+
+impl Source for NotifySource {
+    async fn next(&mut self) -> Option<Item> {
+        let item = self.queue.recv().await;
+        if self.ended.load(Ordering::Acquire) {
+            None
+        } else {
+            item
+        }
+    }
+}
+
+async fn read(mut connection: PgConnection, intake: &mut Intake, beat: watch::Sender<String>) {
+    loop {
+        let message = tokio::select! {
+            message = connection.next_message() => message,
+            true = intake.settle() => continue,
+        };
+        match message {
+            Some(Ok(AsyncMessage::Notification(notification))) => {
+                // Past the queue: a slow bus must not pass for a dead session.
+                if notification.payload().ends_with(HEARTBEAT_END) {
+                    beat.send_replace(notification.payload().to_owned());
+                } else {
+                    intake.take(notification.payload().to_owned());
+                }
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                tracing::warn!(
+                    error = realtime_node::postgres::describe(&error),
+                    "a feed's session broke"
+                );
+                return;
+            }
+            None => return,
+        }
+    }
+}
+
+/// The near end of the queue: never waits with an envelope in hand.
+struct Intake {
+    queue: mpsc::Sender<Item>,
+    /// Dropped since the queue last had room.
+    lost: u64,
+}
+
+impl Intake {
+    fn take(&mut self, envelope: String) {
+        if self.lost > 0 {
+            // The note of the loss goes first; until there is room for it, everything is lost.
+            match self.queue.try_send(Item::Lost(self.lost)) {
+                Ok(()) => self.lost = 0,
+                Err(_) => {
+                    self.lost += 1;
+                    return;
+                }
+            }
+        }
+        if self.queue.try_send(Item::Envelope(envelope)).is_err() {
+            self.lost += 1;
+        }
+    }
+
+    /// Notes a loss as soon as there is room; waits for ever without a loss.
+    async fn settle(&mut self) -> bool {
+        if self.lost == 0 {
+            return std::future::pending().await;
+        }
+        match self.queue.reserve().await {
+            Ok(permit) => permit.send(Item::Lost(self.lost)),
+            // Nobody takes any more.
+            Err(_) => return std::future::pending().await,
+        }
+        self.lost = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(text: &str) -> Item {
+        Item::Envelope(text.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_drops_and_says_so_in_place() {
+        let (queue, mut out) = mpsc::channel(2);
+        let mut intake = Intake { queue, lost: 0 };
+        for text in ["a", "b", "c", "d"] {
+            intake.take(text.to_owned());
+        }
+        assert_eq!(out.recv().await, Some(envelope("a")));
+        intake.take("e".to_owned());
+        assert_eq!(out.recv().await, Some(envelope("b")));
+        // "c" and "d" had no room, and "e" had none behind the note of that.
+        assert_eq!(out.recv().await, Some(Item::Lost(2)));
+        assert!(intake.settle().await);
+        assert_eq!(out.recv().await, Some(Item::Lost(1)));
+        intake.take("f".to_owned());
+        assert_eq!(out.recv().await, Some(envelope("f")));
+    }
+}

@@ -1,0 +1,271 @@
+-- Which tables carry our triggers, and the settings of each. Runs as the provisioning login, which may alter them.
+--
+-- Must never put a name into a statement other than through format's %I, and never create a trigger on a partition for
+-- rows: the root's is cloned to it.
+
+-- Every table that is to carry triggers: `relation` itself, the topmost table whose settings count, and whether its
+-- triggers are to be enabled.
+create or replace view anvilbase_realtime.attachable as
+select
+  c.oid as relation,
+  n.nspname::text as schema_name,
+  c.relname::text as table_name,
+  case when c.relispartition then r.oid end as root_oid,
+  coalesce(t.cdc_enabled and (rn.nspname = 'public' or t.emit_events), true) as enabled
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace
+-- A partition lives under its root's rules, in whatever schema it lies.
+join pg_class r on r.oid = case when c.relispartition then pg_partition_root(c.oid)::oid else c.oid end
+join pg_namespace rn on rn.oid = r.relnamespace
+left join anvilbase_realtime.tables t
+  on t.relid = r.oid
+  and t.database_oid = (select d.oid from pg_database d where d.datname = current_database())
+where c.relkind in ('r', 'p')
+  and c.relpersistence <> 't'
+  and (rn.nspname = 'public' or t.emit_events)
+  and rn.nspname <> 'anvilbase_realtime'
+  and not exists (
+    select from pg_depend d
+    where d.classid = 'pg_class'::regclass and d.objid in (c.oid, r.oid) and d.deptype = 'e'
+  );
+
+-- Triggers of ours, by the function they call: a name is the owner's to change. Clones on partitions have a parent.
+create or replace view anvilbase_realtime.triggers as
+select
+  g.tgrelid as relation,
+  g.tgname::text as name,
+  g.tgparentid <> 0 as cloned,
+  g.tgenabled <> 'D' as enabled,
+  case p.proname when 'emit' then 'rows' else 'truncate' end as kind
+from pg_trigger g
+join pg_proc p on p.oid = g.tgfoid
+join pg_namespace n on n.oid = p.pronamespace
+where n.nspname = 'anvilbase_realtime' and p.proname in ('emit', 'emit_truncate');
+
+-- Tables whose triggers or names in `tables` are not as they ought to be.
+create or replace view anvilbase_realtime.unattached as
+select a.relation, a.schema_name, a.table_name
+from anvilbase_realtime.attachable a
+left join anvilbase_realtime.tables t on t.relid = a.relation
+where t.relid is null
+  or (t.schema_name, t.table_name) <> (a.schema_name, a.table_name)
+  or t.root_oid is distinct from a.root_oid
+  or not exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.kind = 'truncate')
+  or (a.root_oid is null) <> exists (
+    select from anvilbase_realtime.triggers g where g.relation = a.relation and g.kind = 'rows' and not g.cloned
+  )
+  -- One way only: that an owner disables triggers for a bulk load is his own affair, an opt-out is not.
+  or (not a.enabled and exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.enabled));
+
+-- What authz may know: the settings in force, of tables that still are what they were when the settings were made.
+create or replace view anvilbase_realtime.table_settings as
+select
+  t.relid,
+  t.schema_name,
+  t.table_name,
+  t.cdc_enabled,
+  t.realtime_public,
+  t.delete_events,
+  t.emit_events,
+  -- Whether a write announces itself now.
+  exists (
+    select from anvilbase_realtime.triggers g where g.relation = t.relid and g.kind = 'rows' and g.enabled
+  ) as emitting
+from anvilbase_realtime.tables t
+join pg_class c on c.oid = t.relid and c.relname = t.table_name
+join pg_namespace n on n.oid = c.relnamespace and n.nspname = t.schema_name
+where t.root_oid is null
+  and t.database_oid = (select d.oid from pg_database d where d.datname = current_database());
+
+alter view anvilbase_realtime.attachable owner to anvilbase_realtime_owner;
+alter view anvilbase_realtime.triggers owner to anvilbase_realtime_owner;
+alter view anvilbase_realtime.unattached owner to anvilbase_realtime_owner;
+alter view anvilbase_realtime.table_settings owner to anvilbase_realtime_owner;
+
+-- Enables or disables every trigger of ours on a table and its partitions. True where one was disabled and now is not.
+create or replace function anvilbase_realtime.switch(relation oid, enabled boolean) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $switch$
+declare
+  v_trigger record;
+  v_woken boolean := false;
+begin
+  for v_trigger in
+    select n.nspname, c.relname, g.name
+    from anvilbase_realtime.triggers g
+    join pg_class c on c.oid = g.relation
+    join pg_namespace n on n.oid = c.relnamespace
+    where (g.relation = switch.relation or g.relation in (select p.relid from pg_partition_tree(switch.relation) p))
+      and not g.cloned
+      and g.enabled <> switch.enabled
+  loop
+    execute format('alter table %I.%I %s trigger %I', v_trigger.nspname, v_trigger.relname,
+      case when enabled then 'enable' else 'disable' end, v_trigger.name);
+    v_woken := v_woken or enabled;
+  end loop;
+  return v_woken;
+end
+$switch$;
+
+-- Brings one table's triggers and its row of `tables` to what they ought to be; a table that is none of ours is left
+-- alone. Announces what that changes: X under each name, L where rows came or went without an event.
+create or replace function anvilbase_realtime.attach(relation oid) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $attach$
+declare
+  v_table record;
+  v_before anvilbase_realtime.tables;
+  v_trigger record;
+begin
+  select * into v_table from anvilbase_realtime.attachable a where a.relation = attach.relation;
+  if not found then
+    return;
+  end if;
+  delete from anvilbase_realtime.tables t
+  where t.relid = attach.relation
+    and t.database_oid <> (select d.oid from pg_database d where d.datname = current_database());
+  select * into v_before from anvilbase_realtime.tables t where t.relid = attach.relation;
+  if not found then
+    insert into anvilbase_realtime.tables (relid, schema_name, table_name, database_oid, root_oid)
+    select v_table.relation, v_table.schema_name, v_table.table_name, d.oid, v_table.root_oid
+    from pg_database d where d.datname = current_database();
+  elsif (v_before.schema_name, v_before.table_name) <> (v_table.schema_name, v_table.table_name)
+    or v_before.root_oid is distinct from v_table.root_oid
+  then
+    update anvilbase_realtime.tables t
+    set schema_name = v_table.schema_name, table_name = v_table.table_name, root_oid = v_table.root_oid
+    where t.relid = attach.relation;
+    if v_before.root_oid is distinct from v_table.root_oid then
+      perform anvilbase_realtime.lost(changed.oid) from unnest(array[v_before.root_oid, v_table.root_oid]) changed(oid)
+      where changed.oid is not null;
+    end if;
+  end if;
+
+  for v_trigger in
+    select g.name from anvilbase_realtime.triggers g
+    where g.relation = attach.relation and g.kind = 'rows' and not g.cloned and v_table.root_oid is not null
+  loop
+    execute format('drop trigger %I on %I.%I', v_trigger.name, v_table.schema_name, v_table.table_name);
+  end loop;
+  -- "!" sorts before letters, digits and the server's own RI_ triggers. The oid keeps the name of a table that becomes
+  -- a partition apart from the name of its root's clone: equal names would make ATTACH PARTITION fail.
+  if v_table.root_oid is null and not exists (
+    select from anvilbase_realtime.triggers g where g.relation = attach.relation and g.kind = 'rows'
+  ) then
+    execute format(
+      'create trigger %I after insert or update or delete on %I.%I for each row execute function anvilbase_realtime.emit()',
+      '!anvilbase_realtime_' || relation, v_table.schema_name, v_table.table_name);
+  end if;
+  if not exists (
+    select from anvilbase_realtime.triggers g where g.relation = attach.relation and g.kind = 'truncate'
+  ) then
+    execute format(
+      'create trigger %I after truncate on %I.%I for each statement execute function anvilbase_realtime.emit_truncate()',
+      '!anvilbase_realtime_truncate_' || relation, v_table.schema_name, v_table.table_name);
+  end if;
+  if not v_table.enabled then
+    perform anvilbase_realtime.switch(relation, false);
+  end if;
+end
+$attach$;
+
+-- Forgets tables that are gone. Needed where no event trigger does it, and after a restore.
+create or replace function anvilbase_realtime.prune() returns void
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $prune$
+  delete from anvilbase_realtime.tables t
+  where t.database_oid <> (select d.oid from pg_database d where d.datname = current_database())
+    or not exists (select from pg_class c where c.oid = t.relid)
+$prune$;
+
+-- Changes settings of one table, and its triggers with them, in the caller's transaction. Null leaves a setting alone.
+-- Waits at most 5 s for the table's lock: a longer wait would queue the table's writers behind it.
+create or replace function anvilbase_realtime.set_table(
+  schema_name text,
+  table_name text,
+  cdc_enabled boolean default null,
+  realtime_public boolean default null,
+  delete_events boolean default null,
+  emit_events boolean default null
+) returns anvilbase_realtime.table_settings
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '5s'
+as $set_table$
+declare
+  v_relation oid;
+  v_wanted boolean;
+  v_row anvilbase_realtime.table_settings;
+begin
+  select c.oid into v_relation
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = set_table.schema_name
+    and c.relname = set_table.table_name
+    and c.relkind in ('r', 'p')
+    and c.relpersistence <> 't'
+    and not c.relispartition
+    and n.nspname not in ('anvilbase_realtime', 'pg_catalog', 'information_schema')
+    and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'e');
+  if not found then
+    raise exception 'table: no such base table'
+      using errcode = 'undefined_table',
+            hint = 'It must be a table or a partitioned table; not a view, a foreign table, a partition, a temporary table or an extension''s own.';
+  end if;
+  delete from anvilbase_realtime.tables t
+  where t.relid = v_relation
+    and (t.database_oid <> (select d.oid from pg_database d where d.datname = current_database())
+      or (t.schema_name, t.table_name) <> (set_table.schema_name, set_table.table_name));
+  insert into anvilbase_realtime.tables as t
+    (relid, schema_name, table_name, database_oid, cdc_enabled, realtime_public, delete_events, emit_events)
+  select v_relation, set_table.schema_name, set_table.table_name, d.oid,
+    coalesce(set_table.cdc_enabled, true), coalesce(set_table.realtime_public, false),
+    coalesce(set_table.delete_events, true), coalesce(set_table.emit_events, false)
+  from pg_database d where d.datname = current_database()
+  on conflict (relid) do update set
+    cdc_enabled = coalesce(set_table.cdc_enabled, t.cdc_enabled),
+    realtime_public = coalesce(set_table.realtime_public, t.realtime_public),
+    delete_events = coalesce(set_table.delete_events, t.delete_events),
+    emit_events = coalesce(set_table.emit_events, t.emit_events);
+
+  perform anvilbase_realtime.attach(p.relid) from pg_partition_tree(v_relation) p;
+  perform anvilbase_realtime.attach(v_relation);
+  select t.cdc_enabled and (t.schema_name = 'public' or t.emit_events) into v_wanted
+  from anvilbase_realtime.tables t where t.relid = v_relation;
+  if anvilbase_realtime.switch(v_relation, v_wanted) then
+    -- What was written meanwhile announced nothing.
+    perform anvilbase_realtime.lost(v_relation);
+  end if;
+  select * into v_row from anvilbase_realtime.table_settings s where s.relid = v_relation;
+  return v_row;
+end
+$set_table$;
+
+-- A change of settings is a change of the table's facts, however it was made.
+create or replace function anvilbase_realtime.settings_changed() returns trigger
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $settings_changed$
+begin
+  if tg_op <> 'INSERT' then
+    perform anvilbase_realtime.notice(coalesce(old.root_oid, old.relid), old.schema_name, old.table_name, 'X');
+  end if;
+  if tg_op = 'INSERT' or (tg_op = 'UPDATE' and (new.schema_name, new.table_name) <> (old.schema_name, old.table_name)) then
+    perform anvilbase_realtime.notice(coalesce(new.root_oid, new.relid), new.schema_name, new.table_name, 'X');
+  end if;
+  return null;
+end
+$settings_changed$;
+alter function anvilbase_realtime.settings_changed() owner to anvilbase_realtime_owner;
+
+do $trigger$
+begin
+  if not exists (select from pg_trigger g where g.tgrelid = 'anvilbase_realtime.tables'::regclass and g.tgname = 'changed') then
+    create trigger changed after insert or update or delete on anvilbase_realtime.tables
+      for each row execute function anvilbase_realtime.settings_changed();
+  end if;
+end
+$trigger$;

@@ -1,0 +1,219 @@
+-- The write path: what runs inside the user's own statement, once a row.
+--
+-- Must never fail the user's write, and must never run anything that a user can define with a right of ours. Two
+-- consequences that look like pedantry:
+--   * Every name, operators included, is written with its schema. A cast to json may change search_path for good
+--     (a plain SET outlives even a function's own SET clause), and plans are made anew when it has changed.
+--   * No construct that looks an operator up by name behind our back: no IN, no CASE x WHEN, no IS DISTINCT FROM.
+
+-- Prints one row. Owned by a role without rights, because JSON output calls CREATE CAST (... AS json) functions.
+create or replace function anvilbase_realtime.row_json(value record) returns pg_catalog.text
+language plpgsql stable security definer
+as $row_json$
+begin
+  return pg_catalog.row_to_json(value)::pg_catalog.text;
+end
+$row_json$;
+
+-- The envelope of a notice about a table that carries no row. o: T truncated, X its facts changed, L an event of it
+-- was lost. relation 0 with empty names means all tables.
+create or replace function anvilbase_realtime.notice(
+  relation pg_catalog.oid, schema_name pg_catalog.text, table_name pg_catalog.text, operation pg_catalog.text
+) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+as $notice$
+begin
+  perform pg_catalog.pg_notify(s.channel,
+    '{"v":1,"n":"' operator(pg_catalog.||) pg_catalog.gen_random_uuid()::pg_catalog.text
+    operator(pg_catalog.||) '","r":' operator(pg_catalog.||) relation::pg_catalog.text
+    operator(pg_catalog.||) ',"s":' operator(pg_catalog.||) pg_catalog.to_json(schema_name)::pg_catalog.text
+    operator(pg_catalog.||) ',"t":' operator(pg_catalog.||) pg_catalog.to_json(table_name)::pg_catalog.text
+    operator(pg_catalog.||) ',"o":"' operator(pg_catalog.||) operation
+    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), '"\",\"c\":\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\","')
+    operator(pg_catalog.||) '"new":null,"old":null}')
+  from anvilbase_realtime.settings s;
+end
+$notice$;
+
+-- The last resort of the triggers: the table's name as far as it can be told, and never an error.
+create or replace function anvilbase_realtime.lost(relation pg_catalog.oid) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $lost$
+begin
+  perform anvilbase_realtime.notice(c.oid, n.nspname::pg_catalog.text, c.relname::pg_catalog.text, 'L')
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
+  where c.oid operator(pg_catalog.=) coalesce(pg_catalog.pg_partition_root(relation)::pg_catalog.oid, relation);
+exception when others then
+  null;
+end
+$lost$;
+
+-- Key columns of a table as JSON lists, in key order, and the names of their types; '[]' where there is no key.
+create or replace function anvilbase_realtime.table_key(
+  relation pg_catalog.oid, out names pg_catalog.text, out types pg_catalog.text
+)
+language sql stable
+as $table_key$
+  select
+    coalesce('[' operator(pg_catalog.||) pg_catalog.string_agg(
+      pg_catalog.to_json(a.attname::pg_catalog.text)::pg_catalog.text, ',' order by k.place
+    ) operator(pg_catalog.||) ']', '[]'),
+    coalesce('[' operator(pg_catalog.||) pg_catalog.string_agg(
+      pg_catalog.to_json(t.typname::pg_catalog.text)::pg_catalog.text, ',' order by k.place
+    ) operator(pg_catalog.||) ']', '[]')
+  from pg_catalog.pg_index i
+  cross join lateral pg_catalog.unnest(i.indkey::pg_catalog.int2[]) with ordinality as k(attnum, place)
+  join pg_catalog.pg_attribute a
+    on a.attrelid operator(pg_catalog.=) i.indrelid and a.attnum operator(pg_catalog.=) k.attnum
+  join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) a.atttypid
+  where i.indrelid operator(pg_catalog.=) relation
+    and i.indisprimary
+    and k.place operator(pg_catalog.<=) i.indnkeyatts
+$table_key$;
+
+-- A printed row cut down to the columns named by a JSON list, values byte for byte.
+create or replace function anvilbase_realtime.key_json(row_text pg_catalog.text, names pg_catalog.text)
+returns pg_catalog.text
+language sql stable
+as $key_json$
+  select '{' operator(pg_catalog.||) coalesce(pg_catalog.string_agg(
+    pg_catalog.to_json(k.name)::pg_catalog.text operator(pg_catalog.||) ':'
+      operator(pg_catalog.||) (row_text::pg_catalog.json operator(pg_catalog.->) k.name)::pg_catalog.text,
+    ',' order by k.place
+  ), '') operator(pg_catalog.||) '}'
+  from pg_catalog.json_array_elements_text(names::pg_catalog.json) with ordinality as k(name, place)
+$key_json$;
+
+-- What is left of an event that is too big: key columns only, or nothing where even they do not fit in `room` bytes
+-- (room for both rows and the tail) or do not exist.
+create or replace function anvilbase_realtime.reference(
+  relation pg_catalog.oid, new_row pg_catalog.text, old_row pg_catalog.text, room pg_catalog.int4,
+  out new_text pg_catalog.text, out old_text pg_catalog.text, out tail pg_catalog.text
+)
+language plpgsql stable
+as $reference$
+declare
+  v_names pg_catalog.text;
+  v_types pg_catalog.text;
+begin
+  select k.names, k.types into v_names, v_types from anvilbase_realtime.table_key(relation) k;
+  tail := ',"pk":' operator(pg_catalog.||) v_names operator(pg_catalog.||) ',"pt":' operator(pg_catalog.||) v_types
+    operator(pg_catalog.||) ',"e":["payload_too_large"]}';
+  new_text := 'null';
+  old_text := 'null';
+  if new_row operator(pg_catalog.<>) 'null' then
+    new_text := anvilbase_realtime.key_json(new_row, v_names);
+  end if;
+  if old_row operator(pg_catalog.<>) 'null' then
+    old_text := anvilbase_realtime.key_json(old_row, v_names);
+  end if;
+  if pg_catalog.octet_length(new_text) operator(pg_catalog.+) pg_catalog.octet_length(old_text)
+    operator(pg_catalog.+) pg_catalog.octet_length(tail) operator(pg_catalog.>) room
+  then
+    -- A null stays null: it tells an insert from an update.
+    if new_row operator(pg_catalog.<>) 'null' then new_text := '{}'; end if;
+    if old_row operator(pg_catalog.<>) 'null' then old_text := '{}'; end if;
+  end if;
+end
+$reference$;
+
+-- AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
+create or replace function anvilbase_realtime.emit() returns trigger
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO'
+set intervalstyle = 'postgres'
+set bytea_output = 'hex'
+set extra_float_digits = 1
+set lc_monetary = 'C'
+set quote_all_identifiers = off
+as $emit$
+declare
+  -- PostgreSQL refuses 8,000 bytes; 100 are left for a release that counts otherwise.
+  c_bytes_max constant pg_catalog.int4 := 7900;
+  -- Never from TG_ARGV or TG_NAME: the table's owner writes those.
+  v_root pg_catalog.oid := coalesce(pg_catalog.pg_partition_root(tg_relid)::pg_catalog.oid, tg_relid);
+  v_schema pg_catalog.text := tg_table_schema;
+  v_table pg_catalog.text := tg_table_name;
+  v_head pg_catalog.text;
+  v_new pg_catalog.text := 'null';
+  v_old pg_catalog.text := 'null';
+  v_tail pg_catalog.text := '}';
+  v_names pg_catalog.text;
+  v_types pg_catalog.text;
+  v_text pg_catalog.text;
+begin
+  if v_root operator(pg_catalog.<>) tg_relid then
+    select n.nspname, c.relname into v_schema, v_table
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
+    where c.oid operator(pg_catalog.=) v_root;
+  end if;
+  v_head := '{"v":1,"n":"' operator(pg_catalog.||) pg_catalog.gen_random_uuid()::pg_catalog.text
+    operator(pg_catalog.||) '","r":' operator(pg_catalog.||) v_root::pg_catalog.text
+    operator(pg_catalog.||) ',"s":' operator(pg_catalog.||) pg_catalog.to_json(v_schema)::pg_catalog.text
+    operator(pg_catalog.||) ',"t":' operator(pg_catalog.||) pg_catalog.to_json(v_table)::pg_catalog.text
+    operator(pg_catalog.||) ',"o":"' operator(pg_catalog.||) pg_catalog.left(tg_op, 1)
+    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), '"\",\"c\":\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\","')
+    operator(pg_catalog.||) '"new":';
+  if tg_op operator(pg_catalog.<>) 'DELETE' then
+    v_new := anvilbase_realtime.row_json(new);
+  else
+    select k.names, k.types into v_names, v_types from anvilbase_realtime.table_key(v_root) k;
+    v_tail := ',"pk":' operator(pg_catalog.||) v_names operator(pg_catalog.||) ',"pt":' operator(pg_catalog.||) v_types
+      operator(pg_catalog.||) '}';
+  end if;
+  if tg_op operator(pg_catalog.<>) 'INSERT' then
+    v_old := anvilbase_realtime.row_json(old);
+  end if;
+  if pg_catalog.octet_length(v_head) operator(pg_catalog.+) pg_catalog.octet_length(v_new)
+    operator(pg_catalog.+) pg_catalog.octet_length(v_old) operator(pg_catalog.+) pg_catalog.octet_length(v_tail)
+    operator(pg_catalog.+) 7 operator(pg_catalog.>) c_bytes_max
+  then
+    select r.new_text, r.old_text, r.tail into v_new, v_old, v_tail
+    from anvilbase_realtime.reference(
+      v_root, v_new, v_old, c_bytes_max operator(pg_catalog.-) pg_catalog.octet_length(v_head) operator(pg_catalog.-) 7
+    ) r;
+  end if;
+  perform pg_catalog.pg_notify(s.channel,
+    v_head operator(pg_catalog.||) v_new operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) v_old
+      operator(pg_catalog.||) v_tail)
+  from anvilbase_realtime.settings s;
+  return null;
+-- Not query_canceled: that is the user's own timeout or cancel, and must end the statement.
+exception when others or assert_failure then
+  perform anvilbase_realtime.lost(tg_relid);
+  return null;
+end
+$emit$;
+
+-- AFTER TRUNCATE, FOR EACH STATEMENT. On partitions too: statement triggers are not cloned to them.
+create or replace function anvilbase_realtime.emit_truncate() returns trigger
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $emit_truncate$
+begin
+  perform anvilbase_realtime.notice(c.oid, n.nspname::pg_catalog.text, c.relname::pg_catalog.text, 'T')
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
+  where c.oid operator(pg_catalog.=) coalesce(pg_catalog.pg_partition_root(tg_relid)::pg_catalog.oid, tg_relid);
+  return null;
+exception when others then
+  perform anvilbase_realtime.lost(tg_relid);
+  return null;
+end
+$emit_truncate$;
+
+alter function anvilbase_realtime.row_json(record) owner to anvilbase_realtime_printer;
+alter function anvilbase_realtime.notice(oid, text, text, text) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.lost(oid) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.table_key(oid) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.key_json(text, text) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.reference(oid, text, text, integer) owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.emit() owner to anvilbase_realtime_owner;
+alter function anvilbase_realtime.emit_truncate() owner to anvilbase_realtime_owner;

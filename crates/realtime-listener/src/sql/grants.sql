@@ -1,0 +1,64 @@
+-- Privileges on our own objects, and who of our logins may become whom. Runs last.
+--
+-- Must never leave a privilege on an object of ours that is not listed here: default privileges of the database may
+-- have given some away when the objects were made.
+
+do $grants$
+declare
+  v_object record;
+begin
+  -- Everything that anybody but an object's owner holds.
+  for v_object in
+    select distinct format('revoke all on %s %s from %s',
+        case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass,
+        case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end) as revoke
+    from pg_class c, aclexplode(c.relacl) x
+    where c.relnamespace = 'anvilbase_realtime'::regnamespace and c.relkind in ('r', 'v') and x.grantee <> c.relowner
+    union all
+    select distinct format('revoke all on function %s from %s', p.oid::regprocedure,
+        case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+    from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) x
+    where p.pronamespace = 'anvilbase_realtime'::regnamespace and x.grantee <> p.proowner
+    union all
+    select distinct format('revoke all on schema anvilbase_realtime from %s',
+        case x.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end)
+    from pg_namespace n, aclexplode(n.nspacl) x
+    where n.nspname = 'anvilbase_realtime' and x.grantee <> n.nspowner
+  loop
+    execute v_object.revoke;
+  end loop;
+end
+$grants$;
+
+-- The emit function's owner is the only one who may print rows.
+grant execute on function anvilbase_realtime.row_json(record) to anvilbase_realtime_owner;
+
+grant usage on schema anvilbase_realtime to anvilbase_realtime_listener, anvilbase_realtime_prober, anvilbase_realtime_service;
+grant select on anvilbase_realtime.settings to anvilbase_realtime_listener;
+grant execute on function anvilbase_realtime.open_feed() to anvilbase_realtime_listener;
+grant execute on function anvilbase_realtime.beat(text) to anvilbase_realtime_listener;
+grant select on anvilbase_realtime.table_settings to anvilbase_realtime_prober, anvilbase_realtime_service;
+grant execute on function anvilbase_realtime.set_table(text, text, boolean, boolean, boolean, boolean)
+  to anvilbase_realtime_owner, anvilbase_realtime_service;
+
+do $logins$
+declare
+  v_role text;
+begin
+  -- The prober judges as these roles; never as service_role, whose work has a login of its own.
+  foreach v_role in array array['anon', 'authenticated'] loop
+    if exists (select from pg_roles r where r.rolname = v_role) then
+      execute format('grant %I to anvilbase_realtime_prober', v_role);
+    end if;
+  end loop;
+  if exists (select from pg_roles r where r.rolname = 'service_role') then
+    grant service_role to anvilbase_realtime_service;
+    if pg_has_role('anvilbase_realtime_prober', 'service_role', 'member') then
+      raise exception 'anvilbase_realtime_prober is a member of service_role'
+        using hint = 'Revoke that membership: policies would be judged as a role that no policy binds.';
+    end if;
+  end if;
+  execute format('grant connect, temporary on database %I to anvilbase_realtime_prober', current_database());
+  execute format('grant connect on database %I to anvilbase_realtime_listener, anvilbase_realtime_service', current_database());
+end
+$logins$;

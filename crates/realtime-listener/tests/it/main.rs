@@ -1,0 +1,11 @@
+//! The provisioning SQL and the listener, against real PostgreSQL and a real bus.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture ends its test")]
+
+mod attack;
+mod ddl;
+mod feed;
+mod fidelity;
+mod provision;
+mod support;
+mod write_path;
