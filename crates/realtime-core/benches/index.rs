@@ -1,5 +1,7 @@
 //! What it costs to find the bindings of one change, beside asking each binding.
 
+#![allow(clippy::unwrap_used, reason = "a broken fixture ends the benchmark")]
+
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use realtime_core::change::{ChangeEvent, Operation, Position, Row};
 use realtime_core::filter::{FilterExpr, FilterLimits};
@@ -15,7 +17,9 @@ fn facts() -> TableFacts {
         readable: true,
         key: name == "id",
     };
-    let text = Comparison::Text { ordered_by_bytes: true };
+    let text = Comparison::Text {
+        ordered_by_bytes: true,
+    };
     TableFacts {
         table: TableRef::new("public", "orders"),
         relid: 1,
@@ -42,6 +46,7 @@ fn filter(shape: &str, n: usize, of: usize) -> String {
         "list" => format!("user_id=in.({},{},{})", user(n), user(n + of), user(n + 2 * of)),
         // About twenty of them match the event.
         "range" => format!("amount=gt.{}", 480 + n),
+        "window" => format!("amount=gte.{},amount=lt.{}", n * 10, n * 10 + 200),
         "two conditions" => format!("region=eq.eu,id=eq.{n}"),
         _ => unreachable!("a shape of the list below"),
     }
@@ -69,12 +74,14 @@ fn event() -> ChangeEvent {
 
 fn candidates(criterion: &mut Criterion) {
     let (facts, event) = (facts(), event());
-    for shape in ["equality", "list", "range", "two conditions"] {
+    for shape in ["equality", "list", "range", "window", "two conditions"] {
         let mut group = criterion.benchmark_group(shape);
         for of in [1_000, 100_000] {
             let spec = |n| {
                 let text = filter(shape, n, of);
-                let filter = FilterExpr::parse(&text, &FilterLimits::default()).unwrap().unwrap();
+                let filter = FilterExpr::parse(&text, &FilterLimits::default())
+                    .unwrap()
+                    .unwrap();
                 BindingSpec::new(Some("public"), Some("orders"), EventFilter::All, false)
                     .with_filter(Some(filter.bind(&facts).unwrap()))
             };
