@@ -153,7 +153,11 @@ impl Table {
 
     /// The facts as service_role meets them: it bypasses row security, and is asked for nothing.
     pub fn for_service(mut self) -> TableFacts {
-        self.access = Access { schema_usage: true, select: true, rls_active: true };
+        self.access = Access {
+            schema_usage: true,
+            select: true,
+            rls_active: true,
+        };
         for column in &mut self.columns {
             column.facts.readable = true;
         }

@@ -55,20 +55,32 @@ impl Image {
             exact = false;
         }
         let json = row.project(|name| {
-            table.columns.iter().position(|column| &*column.facts.name == name).is_some_and(|at| {
-                let column = &table.columns[at];
-                // A domain may refuse the null of a column that is left out.
-                (table.policy.reads.reads(column.attnum) || column.domain) && !both_ways.contains(&at)
-            })
+            table
+                .columns
+                .iter()
+                .position(|column| &*column.facts.name == name)
+                .is_some_and(|at| {
+                    let column = &table.columns[at];
+                    // A domain may refuse the null of a column that is left out.
+                    (table.policy.reads.reads(column.attnum) || column.domain) && !both_ways.contains(&at)
+                })
         })?;
-        Ok(Self { json, bases: bases(table.columns.len(), &both_ways), exact })
+        Ok(Self {
+            json,
+            bases: bases(table.columns.len(), &both_ways),
+            exact,
+        })
     }
 
     /// The image read as it stands, SQL NULL for every null: not exact, where it was read both ways.
     pub fn plain(table: &Table, row: &Row) -> Result<Self, Unreadable> {
         let image = Self::new(table, row)?;
         let exact = image.exact && image.bases.len() == 1;
-        Ok(Self { bases: vec![None], exact, ..image })
+        Ok(Self {
+            bases: vec![None],
+            exact,
+            ..image
+        })
     }
 }
 
@@ -137,7 +149,10 @@ mod tests {
     fn domains_and_whole_rows_are_sent_as_well() {
         let mut table = notes();
         table.columns[0].domain = true;
-        assert_eq!(image(&table, r#"{"id":1,"owner":"a","meta":{}}"#).json, r#"{"id":1,"owner":"a"}"#);
+        assert_eq!(
+            image(&table, r#"{"id":1,"owner":"a","meta":{}}"#).json,
+            r#"{"id":1,"owner":"a"}"#
+        );
         table.policy.reads.whole_row = true;
         let whole = image(&table, r#"{"id":1,"owner":"a","meta":{},"gone":3}"#);
         assert_eq!(whole.json, r#"{"id":1,"owner":"a","meta":{}}"#);
@@ -178,8 +193,18 @@ mod tests {
         let mut table = notes();
         table.policy.reads.columns.insert(3);
         table.columns[2].fidelity = Fidelity::JsonInside;
-        for (value, exact) in [("null", true), ("[1,2]", true), ("[null]", false), ("[[1]]", false), (r#"{"a":null}"#, false)] {
-            assert_eq!(image(&table, &format!(r#"{{"id":1,"owner":"a","meta":{value}}}"#)).exact, exact, "{value}");
+        for (value, exact) in [
+            ("null", true),
+            ("[1,2]", true),
+            ("[null]", false),
+            ("[[1]]", false),
+            (r#"{"a":null}"#, false),
+        ] {
+            assert_eq!(
+                image(&table, &format!(r#"{{"id":1,"owner":"a","meta":{value}}}"#)).exact,
+                exact,
+                "{value}"
+            );
         }
         table.columns[2].fidelity = Fidelity::Opaque;
         assert!(!image(&table, r#"{"id":1,"owner":"a","meta":1}"#).exact);
@@ -187,7 +212,10 @@ mod tests {
 
     #[test]
     fn a_column_that_is_read_and_missing_is_unreadable() {
-        assert_eq!(Image::new(&notes(), &Row::new(r#"{"id":1}"#)).unwrap_err(), Unreadable);
+        assert_eq!(
+            Image::new(&notes(), &Row::new(r#"{"id":1}"#)).unwrap_err(),
+            Unreadable
+        );
         assert_eq!(Image::new(&notes(), &Row::new("{")).unwrap_err(), Unreadable);
     }
 }

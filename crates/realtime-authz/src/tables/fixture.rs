@@ -24,7 +24,11 @@ pub(crate) fn notes() -> Table {
         relid: 7,
         table: TableRef::new("public", "notes"),
         kind: Kind::Base,
-        settings: Settings { cdc_enabled: true, realtime_public: false, delete_events: true },
+        settings: Settings {
+            cdc_enabled: true,
+            realtime_public: false,
+            delete_events: true,
+        },
         attached: true,
         columns: Box::new([
             column(1, "id", Fidelity::Exact),
@@ -37,10 +41,17 @@ pub(crate) fn notes() -> Table {
             collate_sql: "".into(),
             equals_sql: "OPERATOR(pg_catalog.=)".into(),
         }]),
-        access: Access { schema_usage: true, select: true, rls_active: true },
+        access: Access {
+            schema_usage: true,
+            select: true,
+            rls_active: true,
+        },
         policy: Policy {
             condition: Some("(owner IS NOT NULL)".into()),
-            reads: Reads { columns: [2].into(), ..Reads::default() },
+            reads: Reads {
+                columns: [2].into(),
+                ..Reads::default()
+            },
         },
     }
 }
@@ -76,5 +87,8 @@ pub(crate) fn reference(operation: Operation) -> ChangeEvent {
 }
 
 fn key() -> Box<[EventKey]> {
-    Box::new([EventKey { name: "id".into(), type_name: "int4".into() }])
+    Box::new([EventKey {
+        name: "id".into(),
+        type_name: "int4".into(),
+    }])
 }

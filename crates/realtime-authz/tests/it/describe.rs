@@ -39,10 +39,18 @@ async fn a_table_that_cannot_emit_says_why_first_things_first() {
     for (schema, table, reason) in expected {
         let told = db.describe(schema, table, "anon").await.unwrap();
         assert_eq!(told.cannot_emit(), reason, "{schema}.{table}");
-        assert_eq!(told.relid == 0, reason == CannotEmit::NoSuchTable, "{schema}.{table}");
+        assert_eq!(
+            told.relid == 0,
+            reason == CannotEmit::NoSuchTable,
+            "{schema}.{table}"
+        );
     }
     // service_role is bound by none of it but by what the table is.
-    for (table, reason) in [("bare", CannotEmit::Unspecified), ("locked", CannotEmit::Unspecified), ("v", CannotEmit::NotABaseTable)] {
+    for (table, reason) in [
+        ("bare", CannotEmit::Unspecified),
+        ("locked", CannotEmit::Unspecified),
+        ("v", CannotEmit::NotABaseTable),
+    ] {
         let told = db.describe("public", table, "service_role").await.unwrap();
         assert_eq!(told.cannot_emit(), reason, "{table}");
         assert!(told.columns.iter().all(|column| column.readable));
@@ -103,24 +111,44 @@ async fn columns_are_described_for_filters() {
     // The default collation is the database's own.
     let by_bytes: bool = db
         .admin
-        .query_one("select datcollate in ('C', 'POSIX') from pg_database where datname = current_database()", &[])
+        .query_one(
+            "select datcollate in ('C', 'POSIX') from pg_database where datname = current_database()",
+            &[],
+        )
         .await
         .unwrap()
         .get(0);
-    assert_eq!(told.columns.iter().find(|column| column.name == "t").unwrap().ordered_by_bytes, by_bytes);
+    assert_eq!(
+        told.columns
+            .iter()
+            .find(|column| column.name == "t")
+            .unwrap()
+            .ordered_by_bytes,
+        by_bytes
+    );
 }
 
 #[tokio::test]
 async fn descriptions_follow_the_feed_and_names_move() {
     let db = Fixture::start().await;
-    db.run("create table t(id int primary key); alter table t enable row level security").await;
+    db.run("create table t(id int primary key); alter table t enable row level security")
+        .await;
     let at = |seq| realtime_core::change::Position { epoch: 1, seq };
     let first = db.describe_after("public", "t", "anon", at(1)).await.unwrap();
-    db.run("alter table t rename to s; create table t(a int, b int); alter table t enable row level security").await;
+    db.run(
+        "alter table t rename to s; create table t(a int, b int); alter table t enable row level security",
+    )
+    .await;
     let second = db.describe_after("public", "t", "anon", at(2)).await.unwrap();
     assert_eq!((first.columns.len(), second.columns.len()), (1, 2));
     assert_ne!(first.relid, second.relid);
-    assert_eq!(db.describe_after("public", "s", "anon", at(2)).await.unwrap().relid, first.relid);
+    assert_eq!(
+        db.describe_after("public", "s", "anon", at(2))
+            .await
+            .unwrap()
+            .relid,
+        first.relid
+    );
     assert!(second.delete_events);
 }
 

@@ -60,8 +60,14 @@ pub enum Seen {
     No(v1::Reason, String),
 }
 
-pub const WHOLE: Seen = Seen::Row { old: false, columns: None };
-pub const WHOLE_OLD: Seen = Seen::Row { old: true, columns: None };
+pub const WHOLE: Seen = Seen::Row {
+    old: false,
+    columns: None,
+};
+pub const WHOLE_OLD: Seen = Seen::Row {
+    old: true,
+    columns: None,
+};
 pub const HIDDEN: Seen = Seen::No(v1::Reason::NotVisible, String::new());
 
 pub fn no(reason: v1::Reason) -> Seen {
@@ -81,12 +87,20 @@ pub fn anon() -> v1::Subject {
 }
 
 pub fn subject(claims: Value) -> v1::Subject {
-    v1::Subject { role: claims["role"].as_str().unwrap().to_owned(), claims_json: claims.to_string() }
+    v1::Subject {
+        role: claims["role"].as_str().unwrap().to_owned(),
+        claims_json: claims.to_string(),
+    }
 }
 
 /// Limits that no test should hit by the slowness of a machine.
 pub fn limits() -> LimitArgs {
-    LimitArgs { authz_deadline_ms: 20_000, query_pool_acquire_ms: 10_000, facts_age_seconds: 3600, ..LimitArgs::default() }
+    LimitArgs {
+        authz_deadline_ms: 20_000,
+        query_pool_acquire_ms: 10_000,
+        facts_age_seconds: 3600,
+        ..LimitArgs::default()
+    }
 }
 
 impl Fixture {
@@ -97,8 +111,9 @@ impl Fixture {
     pub async fn start_with(limits: LimitArgs) -> Self {
         let pg = Postgres::start().await;
         pg.create_database(DATABASE).await;
-        let (admin, mut connection) =
-            connect(&pg.superuser_dsn(DATABASE), &PgOptions::new("authz tests")).await.unwrap();
+        let (admin, mut connection) = connect(&pg.superuser_dsn(DATABASE), &PgOptions::new("authz tests"))
+            .await
+            .unwrap();
         let tasks = Tasks::new();
         let seen = Arc::new(Mutex::new(VecDeque::new()));
         let heard = Arc::clone(&seen);
@@ -109,19 +124,33 @@ impl Fixture {
                 }
             }
         });
-        admin.batch_execute("begin; set local search_path = pg_catalog, pg_temp").await.unwrap();
+        admin
+            .batch_execute("begin; set local search_path = pg_catalog, pg_temp")
+            .await
+            .unwrap();
         for sql in PROVISION {
             admin.batch_execute(sql).await.unwrap();
         }
         admin.batch_execute("commit").await.unwrap();
         admin.batch_execute(PLATFORM).await.unwrap();
-        let channel = admin.query_one("select channel from anvilbase_realtime.settings", &[]).await.unwrap();
+        let channel = admin
+            .query_one("select channel from anvilbase_realtime.settings", &[])
+            .await
+            .unwrap();
         let channel: &str = channel.get(0);
         admin.batch_execute(&format!("listen {channel}")).await.unwrap();
         let catalog = Catalog::from_projects(vec![project(&pg, "app", PROBER, "prober")]);
         let metrics = Metrics::new();
         let authz = AuthzServer::new(catalog.clone(), &limits, &metrics, &tasks).service();
-        Self { pg, admin, authz, metrics, tasks, catalog, seen }
+        Self {
+            pg,
+            admin,
+            authz,
+            metrics,
+            tasks,
+            catalog,
+            seen,
+        }
     }
 
     pub async fn run(&self, sql: &str) {
@@ -169,7 +198,12 @@ impl Fixture {
         self.judge(&event, subjects).await
     }
 
-    pub async fn judge_after(&self, event: &ChangeEvent, subjects: &[v1::Subject], seen: Position) -> Vec<Seen> {
+    pub async fn judge_after(
+        &self,
+        event: &ChangeEvent,
+        subjects: &[v1::Subject],
+        seen: Position,
+    ) -> Vec<Seen> {
         self.check(event, subjects, seen).await.unwrap()
     }
 
@@ -185,13 +219,24 @@ impl Fixture {
             subjects: subjects.to_vec(),
             facts: Some(seen.into()),
         };
-        let verdicts = self.authz.check(Request::new(request)).await?.into_inner().verdicts;
+        let verdicts = self
+            .authz
+            .check(Request::new(request))
+            .await?
+            .into_inner()
+            .verdicts;
         assert_eq!(verdicts.len(), subjects.len());
         Ok(verdicts.into_iter().map(Seen::from).collect())
     }
 
-    pub async fn describe(&self, schema: &str, table: &str, role: &str) -> Result<v1::DescribeTableResponse, Status> {
-        self.describe_after(schema, table, role, Position::default()).await
+    pub async fn describe(
+        &self,
+        schema: &str,
+        table: &str,
+        role: &str,
+    ) -> Result<v1::DescribeTableResponse, Status> {
+        self.describe_after(schema, table, role, Position::default())
+            .await
     }
 
     pub async fn describe_after(
@@ -208,7 +253,11 @@ impl Fixture {
             role: role.to_owned(),
             facts: Some(seen.into()),
         };
-        Ok(self.authz.describe_table(Request::new(request)).await?.into_inner())
+        Ok(self
+            .authz
+            .describe_table(Request::new(request))
+            .await?
+            .into_inner())
     }
 
     /// authz's sessions with the database.
@@ -235,8 +284,14 @@ pub fn project(pg: &Postgres, id: &str, login: &str, password: &str) -> ProjectC
     ProjectConfig {
         id: ProjectId::parse(id).unwrap(),
         listen: Listen::Demand,
-        roles: ["anon", "authenticated", "service_role", "ghost"].map(Role::new).to_vec(),
-        database: Some(DatabaseConfig { listener_dsn: None, prober_dsn: Some(dsn), service_dsn: None }),
+        roles: ["anon", "authenticated", "service_role", "ghost"]
+            .map(Role::new)
+            .to_vec(),
+        database: Some(DatabaseConfig {
+            listener_dsn: None,
+            prober_dsn: Some(dsn),
+            service_dsn: None,
+        }),
         tokens: None,
     }
 }

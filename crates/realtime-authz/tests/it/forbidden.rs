@@ -13,7 +13,9 @@ fn sub(n: usize) -> String {
 }
 
 fn claims() -> Vec<String> {
-    (0..USERS).map(|n| format!(r#"{{"role":"authenticated","sub":"{}"}}"#, sub(n))).collect()
+    (0..USERS)
+        .map(|n| format!(r#"{{"role":"authenticated","sub":"{}"}}"#, sub(n)))
+        .collect()
 }
 
 fn subjects() -> Vec<v1::Subject> {
@@ -26,7 +28,9 @@ async fn prober(db: &Fixture) -> Client {
 
 /// Only the owner sees the row.
 fn expected(owner: usize) -> Vec<Seen> {
-    (0..USERS).map(|n| if n == owner { WHOLE } else { HIDDEN }).collect()
+    (0..USERS)
+        .map(|n| if n == owner { WHOLE } else { HIDDEN })
+        .collect()
 }
 
 #[tokio::test]
@@ -37,9 +41,14 @@ async fn one_statement_over_many_claims_gives_everybody_the_first_ones_verdict()
          create policy p on t for select to authenticated using (owner = (select auth.uid()));",
     )
     .await;
-    let event = db.change(&format!("insert into t values (1, '{}')", sub(0))).await;
+    let event = db
+        .change(&format!("insert into t values (1, '{}')", sub(0)))
+        .await;
     let prober = prober(&db).await;
-    prober.batch_execute("begin; set local role authenticated").await.unwrap();
+    prober
+        .batch_execute("begin; set local role authenticated")
+        .await
+        .unwrap();
     let rows = prober
         .query(
             "select set_config('request.jwt.claims', c.claims, true) is not null and exists (select from t where t.id = 1) \
@@ -49,7 +58,10 @@ async fn one_statement_over_many_claims_gives_everybody_the_first_ones_verdict()
         .await
         .unwrap();
     let visible = rows.iter().filter(|row| row.get(0)).count();
-    assert_eq!(visible, USERS, "the form is as wrong as it was: everybody sees the first one's row");
+    assert_eq!(
+        visible, USERS,
+        "the form is as wrong as it was: everybody sees the first one's row"
+    );
     assert_eq!(db.judge(&event, &subjects()).await, expected(0));
 }
 
@@ -79,9 +91,17 @@ async fn switching_roles_while_a_cursor_is_read_goes_wrong_after_ten_rows() {
         .unwrap();
     let rows = prober.query("select * from pg_temp.judge()", &[]).await.unwrap();
     let wrong = rows.iter().position(|row| !row.get::<_, bool>(0));
-    assert_eq!(wrong, Some(10), "the form is as wrong as it was: the cursor's later rows run as another role");
-    let mixed: Vec<v1::Subject> = (0..USERS).map(|n| if n % 2 == 0 { anon() } else { user(&sub(n)) }).collect();
-    let expected: Vec<Seen> = (0..USERS).map(|n| if n % 2 == 0 { WHOLE } else { HIDDEN }).collect();
+    assert_eq!(
+        wrong,
+        Some(10),
+        "the form is as wrong as it was: the cursor's later rows run as another role"
+    );
+    let mixed: Vec<v1::Subject> = (0..USERS)
+        .map(|n| if n % 2 == 0 { anon() } else { user(&sub(n)) })
+        .collect();
+    let expected: Vec<Seen> = (0..USERS)
+        .map(|n| if n % 2 == 0 { WHOLE } else { HIDDEN })
+        .collect();
     assert_eq!(db.judge(&event, &mixed).await, expected);
 }
 
@@ -98,7 +118,9 @@ async fn a_loop_that_is_not_rolled_back_keeps_what_a_helper_memoised() {
          create policy p on t for select to authenticated using (owner = me());",
     )
     .await;
-    let event = db.change(&format!("insert into t values (1, '{}')", sub(0))).await;
+    let event = db
+        .change(&format!("insert into t values (1, '{}')", sub(0)))
+        .await;
     let prober = prober(&db).await;
     prober
         .batch_execute(
@@ -112,11 +134,19 @@ async fn a_loop_that_is_not_rolled_back_keeps_what_a_helper_memoised() {
         )
         .await
         .unwrap();
-    let rows = prober.query("select * from pg_temp.judge($1)", &[&claims()]).await.unwrap();
+    let rows = prober
+        .query("select * from pg_temp.judge($1)", &[&claims()])
+        .await
+        .unwrap();
     let visible = rows.iter().filter(|row| row.get(0)).count();
-    assert_eq!(visible, USERS, "the form is as wrong as it was: everybody is the first one");
+    assert_eq!(
+        visible, USERS,
+        "the form is as wrong as it was: everybody is the first one"
+    );
     assert_eq!(db.judge(&event, &subjects()).await, expected(0));
     // Nor does the memory last from one check to the next, on the same connection.
-    let event = db.change(&format!("insert into t values (2, '{}')", sub(5))).await;
+    let event = db
+        .change(&format!("insert into t values (2, '{}')", sub(5)))
+        .await;
     assert_eq!(db.judge(&event, &subjects()).await, expected(5));
 }

@@ -22,12 +22,19 @@ async fn with_policy(db: &Fixture, body: &str) {
 async fn others_are_judged_as_ever(db: &Fixture) {
     for id in 0..3 {
         let event = db.change(&format!("insert into own values ({id}, '{U1}')")).await;
-        assert_eq!(db.judge(&event, &[user(U2), user(U1), anon()]).await, [HIDDEN, WHOLE, HIDDEN]);
+        assert_eq!(
+            db.judge(&event, &[user(U2), user(U1), anon()]).await,
+            [HIDDEN, WHOLE, HIDDEN]
+        );
     }
 }
 
 async fn start() -> Fixture {
-    Fixture::start_with(realtime_authz::LimitArgs { query_pool_size: 1, ..limits() }).await
+    Fixture::start_with(realtime_authz::LimitArgs {
+        query_pool_size: 1,
+        ..limits()
+    })
+    .await
 }
 
 #[tokio::test]
@@ -50,11 +57,28 @@ async fn claims_that_make_a_policy_raise_silence_their_own_subject_only() {
     expected.extend([WHOLE, HIDDEN]);
     assert_eq!(db.judge(&event, &many).await, expected);
     let event = db.change(&format!("insert into notes values (1, '{U1}')")).await;
-    let broken = v1::Subject { role: "authenticated".into(), claims_json: "no json".into() };
+    let broken = v1::Subject {
+        role: "authenticated".into(),
+        claims_json: "no json".into(),
+    };
     let foreign = user("user_2abc");
-    let nul = v1::Subject { role: "authenticated".into(), claims_json: "{\"sub\":\"a\0b\"}".into() };
-    let seen = db.judge(&event, &[broken, foreign, user(U1), nul, user(U2)]).await;
-    assert_eq!(seen, [policy_error("22P02"), policy_error("22P02"), WHOLE, policy_error("22021"), HIDDEN]);
+    let nul = v1::Subject {
+        role: "authenticated".into(),
+        claims_json: "{\"sub\":\"a\0b\"}".into(),
+    };
+    let seen = db
+        .judge(&event, &[broken, foreign, user(U1), nul, user(U2)])
+        .await;
+    assert_eq!(
+        seen,
+        [
+            policy_error("22P02"),
+            policy_error("22P02"),
+            WHOLE,
+            policy_error("22021"),
+            HIDDEN
+        ]
+    );
 }
 
 #[tokio::test]
@@ -73,11 +97,19 @@ async fn a_policy_that_changes_roles_or_claims_is_not_believed() {
         let db = start().await;
         with_policy(&db, attempt).await;
         let event = db.change(&format!("insert into trap values (1, '{U1}')")).await;
-        assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, vec![policy_error("55000"); 2], "{attempt}");
+        assert_eq!(
+            db.judge(&event, &[user(U1), user(U2)]).await,
+            vec![policy_error("55000"); 2],
+            "{attempt}"
+        );
         others_are_judged_as_ever(&db).await;
         // Changed and changed back in between the two images is no better: the second check sees the first's effect.
         let update = db.change("update trap set id = 2").await;
-        assert_eq!(db.judge(&update, &[user(U1)]).await, [policy_error("55000")], "{attempt}");
+        assert_eq!(
+            db.judge(&update, &[user(U1)]).await,
+            [policy_error("55000")],
+            "{attempt}"
+        );
     }
 }
 
@@ -132,7 +164,8 @@ async fn prepared_statements_of_ours_cannot_be_replaced() {
 #[tokio::test]
 async fn a_policy_cannot_write() {
     let db = start().await;
-    db.run("create table log(n int); grant insert on log to authenticated").await;
+    db.run("create table log(n int); grant insert on log to authenticated")
+        .await;
     with_policy(&db, "insert into log values (1);").await;
     let event = db.change("insert into trap values (1, null)").await;
     // As for a GET of REST: read-only.
@@ -142,7 +175,11 @@ async fn a_policy_cannot_write() {
 
 #[tokio::test]
 async fn a_slow_policy_costs_its_own_subject_only() {
-    let limits = realtime_authz::LimitArgs { authz_deadline_ms: 1500, query_pool_size: 1, ..limits() };
+    let limits = realtime_authz::LimitArgs {
+        authz_deadline_ms: 1500,
+        query_pool_size: 1,
+        ..limits()
+    };
     let db = Fixture::start_with(limits).await;
     db.run(
         "create function slow() returns boolean language plpgsql stable as $$ begin \
@@ -154,10 +191,16 @@ async fn a_slow_policy_costs_its_own_subject_only() {
     let slow = subject(json!({"role": "authenticated", "slow": true}));
     let event = db.change("insert into t values (1)").await;
     let late = no(v1::Reason::Deadline);
-    assert_eq!(db.judge(&event, &[user(U1), slow, user(U2)]).await, [WHOLE, late.clone(), late]);
+    assert_eq!(
+        db.judge(&event, &[user(U1), slow, user(U2)]).await,
+        [WHOLE, late.clone(), late]
+    );
     // The session on which it still runs is not used again, and ends.
     assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE, WHOLE]);
-    until("the slow session's end", || async { (db.sessions().await <= 1).then_some(()) }).await;
+    until("the slow session's end", || async {
+        (db.sessions().await <= 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -191,7 +234,11 @@ async fn a_session_killed_at_work_fails_closed_and_is_replaced() {
 #[tokio::test]
 async fn nothing_of_a_row_or_of_claims_is_told_in_an_error() {
     let db = start().await;
-    with_policy(&db, "raise exception 'the claims are %', current_setting('request.jwt.claims') using errcode = 'ZZ999';").await;
+    with_policy(
+        &db,
+        "raise exception 'the claims are %', current_setting('request.jwt.claims') using errcode = 'ZZ999';",
+    )
+    .await;
     let event = db.change("insert into trap values (1, null)").await;
     assert_eq!(db.sees(&event, user(U1)).await, policy_error("ZZ999"));
 }

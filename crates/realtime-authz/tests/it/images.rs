@@ -15,10 +15,17 @@ async fn new_and_old_are_judged_apart() {
     let db = Fixture::start().await;
     db.run(NOTES).await;
     let both = [user(U1), user(U2), anon()];
-    let inserted = db.seen(&format!("insert into notes(id, owner, title) values (1, '{U1}', 'draft')"), &both).await;
+    let inserted = db
+        .seen(
+            &format!("insert into notes(id, owner, title) values (1, '{U1}', 'draft')"),
+            &both,
+        )
+        .await;
     assert_eq!(inserted, [WHOLE, HIDDEN, HIDDEN]);
     // Over the boundary: the one who loses the row gets nothing, the one who gains it no old row.
-    let moved = db.seen(&format!("update notes set owner = '{U2}', title = 'x'"), &both).await;
+    let moved = db
+        .seen(&format!("update notes set owner = '{U2}', title = 'x'"), &both)
+        .await;
     assert_eq!(moved, [HIDDEN, WHOLE, HIDDEN]);
     let kept = db.seen("update notes set title = 'y'", &both).await;
     assert_eq!(kept, [HIDDEN, WHOLE_OLD, HIDDEN]);
@@ -31,7 +38,11 @@ async fn new_and_old_are_judged_apart() {
 async fn the_row_as_it_was_is_judged_not_the_row_as_it_is() {
     let db = Fixture::start().await;
     db.run(NOTES).await;
-    let draft = db.change(&format!("insert into notes(id, owner, title) values (1, '{U1}', 'draft')")).await;
+    let draft = db
+        .change(&format!(
+            "insert into notes(id, owner, title) values (1, '{U1}', 'draft')"
+        ))
+        .await;
     db.run(&format!("update notes set owner = '{U2}'")).await;
     // The later owner must not be shown the former one's draft, and the former one is shown it.
     assert_eq!(db.judge(&draft, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
@@ -75,7 +86,9 @@ async fn a_json_null_that_no_policy_minds_takes_nothing_away() {
     )
     .await;
     // Read both ways, the policy says the same; and where one way raises an error, it is not held against the row.
-    let event = db.change(&format!("insert into keyless values ('{U1}', null, '[]')")).await;
+    let event = db
+        .change(&format!("insert into keyless values ('{U1}', null, '[]')"))
+        .await;
     assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
     let event = db.change("update keyless set more = '[1]'").await;
     assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE_OLD, HIDDEN]);
@@ -91,7 +104,9 @@ async fn one_way_that_raises_does_not_silence_the_other() {
     )
     .await;
     // 22023 for a JSON null, which it is not.
-    let event = db.change(&format!("insert into n values (1, '{U1}', null)")).await;
+    let event = db
+        .change(&format!("insert into n values (1, '{U1}', null)"))
+        .await;
     assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
 }
 
@@ -109,11 +124,22 @@ async fn a_cast_to_json_does_not_stand_for_the_value() {
     )
     .await;
     let secret = db.change("insert into m values (1, 'secret', null)").await;
-    assert_eq!(secret.new.as_ref().unwrap().get("mood").unwrap(), Some("\"public\""));
+    assert_eq!(
+        secret.new.as_ref().unwrap().get("mood").unwrap(),
+        Some("\"public\"")
+    );
     assert_eq!(db.sees(&secret, user(U1)).await, HIDDEN);
-    assert_eq!(db.seen("insert into m values (2, 'public', null)", &[user(U1)]).await, [WHOLE]);
+    assert_eq!(
+        db.seen("insert into m values (2, 'public', null)", &[user(U1)])
+            .await,
+        [WHOLE]
+    );
     // Of the row before, nothing but its false image is left.
-    assert_eq!(db.seen("update m set mood = 'public' where id = 1", &[user(U1)]).await, [WHOLE]);
+    assert_eq!(
+        db.seen("update m set mood = 'public' where id = 1", &[user(U1)])
+            .await,
+        [WHOLE]
+    );
     // A policy that does not look at it is judged as ever.
     let insert = format!("insert into o values (1, 'secret', '{U1}')");
     assert_eq!(db.seen(&insert, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
@@ -133,12 +159,21 @@ async fn an_image_that_cannot_become_a_row_is_a_loss() {
     .await;
     let unreadable = no(v1::Reason::ImageUnreadable);
     let broken = r#"'{"a":"\u0000"}'"#;
-    let event = db.change(&format!("insert into j values (1, {broken}, '{U1}')")).await;
-    assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [unreadable.clone(), unreadable.clone()]);
-    let event = db.change(&format!("insert into w values (1, {broken}, '{U1}')")).await;
+    let event = db
+        .change(&format!("insert into j values (1, {broken}, '{U1}')"))
+        .await;
+    assert_eq!(
+        db.judge(&event, &[user(U1), user(U2)]).await,
+        [unreadable.clone(), unreadable.clone()]
+    );
+    let event = db
+        .change(&format!("insert into w values (1, {broken}, '{U1}')"))
+        .await;
     assert_eq!(db.sees(&event, user(U1)).await, unreadable);
     // Where no policy looks at the column, it is in nobody's way.
-    let event = db.change(&format!("insert into k values (1, {broken}, '{U1}')")).await;
+    let event = db
+        .change(&format!("insert into k values (1, {broken}, '{U1}')"))
+        .await;
     assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
 }
 
@@ -153,7 +188,10 @@ async fn policies_may_look_at_rows_as_a_whole() {
     )
     .await;
     let insert = |id, word| format!(r#"insert into "Dócs" values ({id}, '{U1}', '{word}')"#);
-    assert_eq!(db.seen(&insert(1, "shown"), &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
+    assert_eq!(
+        db.seen(&insert(1, "shown"), &[user(U1), user(U2)]).await,
+        [WHOLE, HIDDEN]
+    );
     assert_eq!(db.seen(&insert(2, "hidden"), &[user(U1)]).await, [HIDDEN]);
 }
 
@@ -176,17 +214,30 @@ async fn policies_may_ask_other_tables_and_helpers() {
          grant usage on schema private to anvilbase_realtime_prober;",
     )
     .await;
-    db.run(&format!("insert into members values ('{U1}', 7), ('{U2}', 8); insert into private.vips values ('{U2}')")).await;
+    db.run(&format!(
+        "insert into members values ('{U1}', 7), ('{U2}', 8); insert into private.vips values ('{U2}')"
+    ))
+    .await;
     let both = [user(U1), user(U2)];
-    assert_eq!(db.seen("insert into msgs values (1, 7)", &both).await, [WHOLE, HIDDEN]);
+    assert_eq!(
+        db.seen("insert into msgs values (1, 7)", &both).await,
+        [WHOLE, HIDDEN]
+    );
     let event = db.change("insert into msgs values (2, 8)").await;
     assert_eq!(db.judge(&event, &both).await, [HIDDEN, WHOLE]);
     db.run(&format!("delete from members where u = '{U2}'")).await;
     assert_eq!(db.judge(&event, &both).await, [HIDDEN, HIDDEN]);
     let acme = subject(json!({"role": "authenticated", "sub": U1, "app_metadata": {"org": "acme"}}));
-    assert_eq!(db.seen("insert into msgs values (3, 9, 'acme')", &[acme, user(U1)]).await, [WHOLE, HIDDEN]);
+    assert_eq!(
+        db.seen("insert into msgs values (3, 9, 'acme')", &[acme, user(U1)])
+            .await,
+        [WHOLE, HIDDEN]
+    );
     // The role has no USAGE on the helper's schema, as it needs none in a policy.
-    assert_eq!(db.seen("insert into vip values (1)", &both).await, [HIDDEN, WHOLE]);
+    assert_eq!(
+        db.seen("insert into vip values (1)", &both).await,
+        [HIDDEN, WHOLE]
+    );
 }
 
 #[tokio::test]
@@ -219,9 +270,17 @@ async fn values_of_many_types_come_back_as_they_were() {
         ("u", "uuid", "'00000000-0000-4000-8000-00000000000a'"),
         ("ip", "inet", "'10.0.0.1/8'"),
         ("e", r#""My Types"."OrderState""#, r#"'Do"ne'"#),
-        ("ea", r#""My Types"."OrderState"[]"#, r#"array['New', 'Do"ne']::"My Types"."OrderState"[]"#),
+        (
+            "ea",
+            r#""My Types"."OrderState"[]"#,
+            r#"array['New', 'Do"ne']::"My Types"."OrderState"[]"#,
+        ),
         ("p", r#""My Types".pair"#, r#"row(1, 'x"y')"#),
-        ("pa", r#""My Types".pair[]"#, r#"array[row(1, 'x'), row(null, null)]::"My Types".pair[]"#),
+        (
+            "pa",
+            r#""My Types".pair[]"#,
+            r#"array[row(1, 'x'), row(null, null)]::"My Types".pair[]"#,
+        ),
         ("dom", "positive", "5"),
         ("a2", "int[]", "'{{1,2},{3,null}}'"),
         ("ta", "text[]", r#"array['null', null, '', '{}']"#),
@@ -245,7 +304,12 @@ async fn values_of_many_types_come_back_as_they_were() {
                create policy p on {table} for select to authenticated using ({condition});"#
         ))
         .await;
-        let seen = db.seen(&format!("insert into {table} values (1, {value}, 1)"), &[user(U1), anon()]).await;
+        let seen = db
+            .seen(
+                &format!("insert into {table} values (1, {value}, 1)"),
+                &[user(U1), anon()],
+            )
+            .await;
         assert_eq!(seen, [WHOLE, HIDDEN], "{name} {kind} {value}");
     }
 }
@@ -259,14 +323,30 @@ async fn restrictive_policies_narrow_what_permissive_ones_admit() {
     )
     .await;
     // Restrictive ones alone admit nothing.
-    assert_eq!(db.seen("insert into t values (1, 1)", &[user(U1)]).await, [HIDDEN]);
+    assert_eq!(
+        db.seen("insert into t values (1, 1)", &[user(U1)]).await,
+        [HIDDEN]
+    );
     db.run("create policy odd on t for all to authenticated using (a % 2 = 1); create policy five on t using (a = 5 or a = 50)").await;
-    db.run("create policy writers on t for insert to anon with check (true)").await;
+    db.run("create policy writers on t for insert to anon with check (true)")
+        .await;
     let db = &db;
     let after = realtime_core::change::Position { epoch: 1, seq: 1 };
-    for (a, expected) in [(1, [WHOLE, HIDDEN]), (2, [HIDDEN, HIDDEN]), (11, [HIDDEN, HIDDEN]), (5, [WHOLE, WHOLE]), (50, [HIDDEN, WHOLE])] {
-        let event = db.change(&format!("insert into t values ({}, {a})", a + 100)).await;
-        assert_eq!(db.judge_after(&event, &[user(U1), anon()], after).await, expected, "{a}");
+    for (a, expected) in [
+        (1, [WHOLE, HIDDEN]),
+        (2, [HIDDEN, HIDDEN]),
+        (11, [HIDDEN, HIDDEN]),
+        (5, [WHOLE, WHOLE]),
+        (50, [HIDDEN, WHOLE]),
+    ] {
+        let event = db
+            .change(&format!("insert into t values ({}, {a})", a + 100))
+            .await;
+        assert_eq!(
+            db.judge_after(&event, &[user(U1), anon()], after).await,
+            expected,
+            "{a}"
+        );
     }
 }
 
@@ -281,8 +361,14 @@ async fn a_policy_over_system_columns_asks_the_row_itself() {
     )
     .await;
     assert_eq!(db.seen("insert into s values (1, 1)", &[user(U1)]).await, [WHOLE]);
-    assert_eq!(db.seen("insert into s values (2, 2)", &[user(U1)]).await, [HIDDEN]);
-    assert_eq!(db.seen("insert into keyless values (2)", &[user(U1)]).await, [no(v1::Reason::NoKey)]);
+    assert_eq!(
+        db.seen("insert into s values (2, 2)", &[user(U1)]).await,
+        [HIDDEN]
+    );
+    assert_eq!(
+        db.seen("insert into keyless values (2)", &[user(U1)]).await,
+        [no(v1::Reason::NoKey)]
+    );
 }
 
 #[tokio::test]
@@ -294,6 +380,9 @@ async fn a_name_in_the_search_path_does_not_take_a_built_in_ones_place() {
          create function public.array_position(int[], int) returns int language sql immutable as 'select 1';",
     )
     .await;
-    assert_eq!(db.seen("insert into h values (1, 3)", &[user(U1)]).await, [HIDDEN]);
+    assert_eq!(
+        db.seen("insert into h values (1, 3)", &[user(U1)]).await,
+        [HIDDEN]
+    );
     assert_eq!(db.seen("insert into h values (2, 2)", &[user(U1)]).await, [WHOLE]);
 }

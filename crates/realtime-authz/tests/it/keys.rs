@@ -17,7 +17,10 @@ async fn a_row_is_found_by_its_key_whatever_the_keys_type() {
     )
     .await;
     let keys: [(&str, &[&str]); 16] = [
-        ("varchar(12)", &["a'b", "x\"y", " padded ", "-1", "1e5", "Ünï", "\\", "null", "{}"]),
+        (
+            "varchar(12)",
+            &["a'b", "x\"y", " padded ", "-1", "1e5", "Ünï", "\\", "null", "{}"],
+        ),
         ("char(5)", &["ab", "a'b"]),
         ("code", &["a'b", "Ünï"]),
         ("nocase", &["AbC"]),
@@ -47,7 +50,11 @@ async fn a_row_is_found_by_its_key_whatever_the_keys_type() {
             let insert = format!("insert into {table} values ('{literal}', '{U1}', repeat('x', 9000))");
             let event = db.change(&insert).await;
             assert_eq!(event.marker, Some(Marker::PayloadTooLarge));
-            assert_eq!(db.judge(&event, &[user(U1), user(U2), anon()]).await, [WHOLE, HIDDEN, HIDDEN], "{kind} {value}");
+            assert_eq!(
+                db.judge(&event, &[user(U1), user(U2), anon()]).await,
+                [WHOLE, HIDDEN, HIDDEN],
+                "{kind} {value}"
+            );
         }
     }
 }
@@ -103,8 +110,16 @@ async fn a_key_that_the_role_may_not_read_cannot_be_asked_for() {
          revoke select on t from authenticated; grant select (title) on t to authenticated;",
     )
     .await;
-    let event = db.change("insert into t values (1, 'x', repeat('x', 9000))").await;
+    let event = db
+        .change("insert into t values (1, 'x', repeat('x', 9000))")
+        .await;
     assert_eq!(db.sees(&event, user(U1)).await, no(v1::Reason::NoPrivilege));
     let small = db.change("insert into t values (2, 'x', '')").await;
-    assert_eq!(db.sees(&small, user(U1)).await, Seen::Row { old: false, columns: Some(vec!["title".into()]) });
+    assert_eq!(
+        db.sees(&small, user(U1)).await,
+        Seen::Row {
+            old: false,
+            columns: Some(vec!["title".into()])
+        }
+    );
 }

@@ -19,7 +19,12 @@ const SLOW: &str = "create function hold() returns boolean language plpgsql stab
 
 #[tokio::test]
 async fn a_full_pool_fails_closed_and_is_counted() {
-    let limits = LimitArgs { query_pool_size: 2, query_pool_acquire_ms: 100, authz_deadline_ms: 4_000, ..limits() };
+    let limits = LimitArgs {
+        query_pool_size: 2,
+        query_pool_acquire_ms: 100,
+        authz_deadline_ms: 4_000,
+        ..limits()
+    };
     let db = Fixture::start_with(limits).await;
     db.run(SLOW).await;
     let event = db.change("insert into t values (1)").await;
@@ -44,15 +49,25 @@ async fn a_full_pool_fails_closed_and_is_counted() {
     assert_eq!(late, vec![vec![no(v1::Reason::Deadline)]; 2]);
     // What was late was closed, not returned.
     assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
-    until("closed connections are gone", || async { (db.sessions().await == 1).then_some(()) }).await;
+    until("closed connections are gone", || async {
+        (db.sessions().await == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_process_limit_is_shared_and_idle_connections_give_way() {
-    let limits = LimitArgs { max_db_connections: 1, query_pool_acquire_ms: 5_000, ..limits() };
+    let limits = LimitArgs {
+        max_db_connections: 1,
+        query_pool_acquire_ms: 5_000,
+        ..limits()
+    };
     let db = Fixture::start_with(limits).await;
     db.run("create table t(id int primary key); alter table t enable row level security; create policy p on t using (true)").await;
-    db.catalog.replace(vec![project(&db.pg, "app", PROBER, "prober"), project(&db.pg, "two", PROBER, "prober")]);
+    db.catalog.replace(vec![
+        project(&db.pg, "app", PROBER, "prober"),
+        project(&db.pg, "two", PROBER, "prober"),
+    ]);
     let event = db.change("insert into t values (1)").await;
     for _ in 0..3 {
         assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
@@ -62,27 +77,51 @@ async fn the_process_limit_is_shared_and_idle_connections_give_way() {
             subjects: vec![user(U1)],
             facts: None,
         };
-        let verdicts = db.authz.check(Request::new(request)).await.unwrap().into_inner().verdicts;
+        let verdicts = db
+            .authz
+            .check(Request::new(request))
+            .await
+            .unwrap()
+            .into_inner()
+            .verdicts;
         assert_eq!(verdicts[0].decision(), v1::Decision::Deliver);
     }
-    until("one connection in all", || async { (db.sessions().await == 1).then_some(()) }).await;
+    until("one connection in all", || async {
+        (db.sessions().await == 1).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn idle_connections_are_closed_and_counted_down() {
-    let db = Fixture::start_with(LimitArgs { query_pool_idle_seconds: 1, ..limits() }).await;
+    let db = Fixture::start_with(LimitArgs {
+        query_pool_idle_seconds: 1,
+        ..limits()
+    })
+    .await;
     db.run("create table t(id int primary key); alter table t enable row level security; create policy p on t using (true)").await;
     let event = db.change("insert into t values (1)").await;
     assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
     let name: String = db
         .admin
-        .query_one("select application_name from pg_stat_activity where usename = $1 limit 1", &[&PROBER])
+        .query_one(
+            "select application_name from pg_stat_activity where usename = $1 limit 1",
+            &[&PROBER],
+        )
         .await
         .unwrap()
         .get(0);
     assert_eq!(name, "anvilbase-realtime-authz/app");
-    until("no sessions", || async { (db.sessions().await == 0).then_some(()) }).await;
-    assert!(db.metrics.encode_process().unwrap().contains("authz_connections 0\n"));
+    until("no sessions", || async {
+        (db.sessions().await == 0).then_some(())
+    })
+    .await;
+    assert!(
+        db.metrics
+            .encode_process()
+            .unwrap()
+            .contains("authz_connections 0\n")
+    );
     assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
 }
 
@@ -102,15 +141,37 @@ async fn a_login_that_may_too_much_is_refused() {
         ("alter role sneaky bypassrls", "alter role sneaky nobypassrls"),
         ("grant service_role to sneaky", "revoke service_role from sneaky"),
         ("grant middle to sneaky", "revoke middle from sneaky"),
-        ("alter table of_sneaky owner to sneaky", "alter table of_sneaky owner to postgres"),
+        (
+            "alter table of_sneaky owner to sneaky",
+            "alter table of_sneaky owner to postgres",
+        ),
     ];
     let judged = async || {
         // Every catalog of its own: nothing is kept from the login's better days.
         let mut config = project(&db.pg, "app", "sneaky", "x");
         config.roles = vec![Role::new("authenticated")];
-        let server = AuthzServer::new(Catalog::from_projects(vec![config]), &limits(), &Metrics::new(), &db.tasks);
-        let request = v1::CheckRequest { project: "app".into(), event: Some((&event).into()), subjects: vec![user(U1)], facts: None };
-        Seen::from(server.service().check(Request::new(request)).await.unwrap().into_inner().verdicts.remove(0))
+        let server = AuthzServer::new(
+            Catalog::from_projects(vec![config]),
+            &limits(),
+            &Metrics::new(),
+            &db.tasks,
+        );
+        let request = v1::CheckRequest {
+            project: "app".into(),
+            event: Some((&event).into()),
+            subjects: vec![user(U1)],
+            facts: None,
+        };
+        Seen::from(
+            server
+                .service()
+                .check(Request::new(request))
+                .await
+                .unwrap()
+                .into_inner()
+                .verdicts
+                .remove(0),
+        )
     };
     assert_eq!(judged().await, WHOLE);
     for (grant, revoke) in refusals {
@@ -128,7 +189,13 @@ async fn a_database_that_is_down_fails_closed_and_comes_back() {
     let event = db.change("insert into t values (1)").await;
     assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
     db.pg.server.stop(true);
-    assert_eq!(db.sees(&event, user(U1)).await, no(v1::Reason::DatabaseUnavailable));
+    assert_eq!(
+        db.sees(&event, user(U1)).await,
+        no(v1::Reason::DatabaseUnavailable)
+    );
     db.pg.server.resume().await.unwrap();
-    until("verdicts again", || async { (db.sees(&event, user(U1)).await == WHOLE).then_some(()) }).await;
+    until("verdicts again", || async {
+        (db.sees(&event, user(U1)).await == WHOLE).then_some(())
+    })
+    .await;
 }

@@ -8,14 +8,22 @@ use crate::fixture::*;
 
 #[tokio::test]
 async fn a_hundred_subjects_on_one_connection() {
-    let db = Fixture::start_with(LimitArgs { query_pool_size: 1, ..limits() }).await;
+    let db = Fixture::start_with(LimitArgs {
+        query_pool_size: 1,
+        ..limits()
+    })
+    .await;
     db.run(
         "create table t(id int primary key, owner uuid, title text, meta jsonb); alter table t enable row level security; \
          create policy p on t for select to authenticated using (owner = (select auth.uid()));",
     )
     .await;
-    let subjects: Vec<_> = (0..100).map(|n| user(&format!("00000000-0000-4000-8000-{n:012}"))).collect();
-    let event = db.change("insert into t values (1, '00000000-0000-4000-8000-000000000042', 'x', '{}')").await;
+    let subjects: Vec<_> = (0..100)
+        .map(|n| user(&format!("00000000-0000-4000-8000-{n:012}")))
+        .collect();
+    let event = db
+        .change("insert into t values (1, '00000000-0000-4000-8000-000000000042', 'x', '{}')")
+        .await;
     let rounds = 50;
     let mut seen = db.judge(&event, &subjects).await;
     let started = Instant::now();
