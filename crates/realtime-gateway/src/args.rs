@@ -11,7 +11,11 @@ use crate::limits::Limits;
 #[derive(Debug, Clone, Args)]
 pub struct GatewayArgs {
     /// Address of the edge.
-    #[arg(long, env = "ANVILBASE_REALTIME_GATEWAY_ADDR", default_value = "127.0.0.1:4000")]
+    #[arg(
+        long,
+        env = "ANVILBASE_REALTIME_GATEWAY_ADDR",
+        default_value = "127.0.0.1:4000"
+    )]
     pub gateway_addr: SocketAddr,
     /// This gateway's name in other services' logs; made up where it is not given.
     #[arg(long, env = "ANVILBASE_REALTIME_GATEWAY_NAME")]

@@ -63,7 +63,11 @@ impl Verifier {
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
         let key = DecodingKey::from_secret(secret).map_err(|_| BadSecret)?;
-        Ok(Self { key, validation, roles: roles.to_vec() })
+        Ok(Self {
+            key,
+            validation,
+            roles: roles.to_vec(),
+        })
     }
 
     /// Checks a token at a time, given in milliseconds since 1970.
@@ -90,11 +94,18 @@ impl Verifier {
                 return Err(invalid("Token is not valid yet"));
             }
         }
-        let role = self.roles.iter().find(|known| known.as_str() == role).ok_or_else(|| TokenError {
-            code: Code::Unauthorized,
-            message: "The token's role is not allowed in this project".into(),
-        })?;
-        Ok(Identity { claims: Claims::new(role.clone(), claims.get()), expires_at_ms })
+        let role = self
+            .roles
+            .iter()
+            .find(|known| known.as_str() == role)
+            .ok_or_else(|| TokenError {
+                code: Code::Unauthorized,
+                message: "The token's role is not allowed in this project".into(),
+            })?;
+        Ok(Identity {
+            claims: Claims::new(role.clone(), claims.get()),
+            expires_at_ms,
+        })
     }
 }
 
@@ -122,7 +133,9 @@ pub fn named_project(token: &str) -> Option<String> {
         project: Option<String>,
     }
     let token: String = token.split_whitespace().collect();
-    let named = jsonwebtoken::dangerous::insecure_decode::<Named>(&token).ok()?.claims;
+    let named = jsonwebtoken::dangerous::insecure_decode::<Named>(&token)
+        .ok()?
+        .claims;
     named.reference.or(named.project)
 }
 
@@ -132,18 +145,25 @@ fn expired(expires_at_ms: u64, now_ms: u64) -> TokenError {
 }
 
 fn invalid(message: &str) -> TokenError {
-    TokenError { code: Code::InvalidJwtToken, message: message.into() }
+    TokenError {
+        code: Code::InvalidJwtToken,
+        message: message.into(),
+    }
 }
 
 fn malformed() -> TokenError {
-    TokenError { code: Code::MalformedJwt, message: "The token provided is not a valid JWT".into() }
+    TokenError {
+        code: Code::MalformedJwt,
+        message: "The token provided is not a valid JWT".into(),
+    }
 }
 
 fn refusal(kind: &ErrorKind) -> TokenError {
     match kind {
-        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => {
-            TokenError { code: Code::JwtSignatureError, message: "Failed to validate JWT signature".into() }
-        }
+        ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => TokenError {
+            code: Code::JwtSignatureError,
+            message: "Failed to validate JWT signature".into(),
+        },
         _ => malformed(),
     }
 }
@@ -152,7 +172,9 @@ fn refusal(kind: &ErrorKind) -> TokenError {
 fn milliseconds(raw: &RawValue) -> Option<u64> {
     let seconds: f64 = serde_json::from_str(raw.get()).ok()?;
     // Up to the year 9999: beyond that the number is a mistake, such as milliseconds.
-    (0.0..253_402_300_800.0).contains(&seconds).then_some((seconds * 1_000.0) as u64)
+    (0.0..253_402_300_800.0)
+        .contains(&seconds)
+        .then_some((seconds * 1_000.0) as u64)
 }
 
 #[cfg(test)]

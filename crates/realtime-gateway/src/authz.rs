@@ -110,7 +110,10 @@ impl Authz {
             facts: Some(facts.into()),
         };
         let asked = self.ask(project, deadline, request, async |mut client, request| {
-            client.describe_table(request).await.map(tonic::Response::into_inner)
+            client
+                .describe_table(request)
+                .await
+                .map(tonic::Response::into_inner)
         });
         let answer = asked.await.map_err(|_| NoFacts)?;
         TableFacts::try_from(answer).map_err(|_| NoFacts)
@@ -143,7 +146,9 @@ impl Authz {
             }
             Err(reason)
         };
-        tokio::time::timeout_at(until, asked).await.unwrap_or(Err(DropReason::Deadline))
+        tokio::time::timeout_at(until, asked)
+            .await
+            .unwrap_or(Err(DropReason::Deadline))
     }
 
     /// The replicas by rendezvous: every gateway puts a project's questions to the same one, so
@@ -163,18 +168,25 @@ impl Authz {
 impl Judgement {
     /// A drop that authz did not decide.
     pub fn drop(reason: DropReason) -> Self {
-        Self { verdict: Verdict::Drop(reason), sqlstate: None }
+        Self {
+            verdict: Verdict::Drop(reason),
+            sqlstate: None,
+        }
     }
 }
 
 impl std::fmt::Debug for Authz {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|replica| &replica.name)).finish()
+        f.debug_list()
+            .entries(self.0.iter().map(|replica| &replica.name))
+            .finish()
     }
 }
 
 fn judgement(message: v1::Verdict) -> Judgement {
-    let sqlstate = Some(message.sqlstate.as_str()).filter(|state| is_sqlstate(state)).map(Box::from);
+    let sqlstate = Some(message.sqlstate.as_str())
+        .filter(|state| is_sqlstate(state))
+        .map(Box::from);
     match Verdict::try_from(message) {
         Ok(verdict) => Judgement { verdict, sqlstate },
         Err(_) => Judgement::drop(DropReason::AuthzUnavailable),
@@ -183,7 +195,10 @@ fn judgement(message: v1::Verdict) -> Judgement {
 
 /// Five digits or capitals: nothing else is passed on to a client.
 fn is_sqlstate(text: &str) -> bool {
-    text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+    text.len() == 5
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
 }
 
 fn reason_of(code: Code) -> DropReason {
@@ -200,7 +215,11 @@ mod tests {
 
     fn authz(names: &[&str]) -> Authz {
         let endpoint = tonic::transport::Endpoint::from_static("http://127.0.0.1:1");
-        Authz::new(names.iter().map(|name| ((*name).to_owned(), endpoint.connect_lazy())))
+        Authz::new(
+            names
+                .iter()
+                .map(|name| ((*name).to_owned(), endpoint.connect_lazy())),
+        )
     }
 
     #[tokio::test]

@@ -146,8 +146,14 @@ impl Prepared {
 
     /// The frames that say why nothing will arrive for a binding.
     pub fn hints(&self, tag: &ChannelTag) -> Vec<Utf8Bytes> {
-        let hinted = self.bindings.iter().enumerate().filter_map(|(index, b)| Some((index, b.hint?)));
-        hinted.map(|(index, hint)| tag.hint(hint, Some(index), hint_text(hint), &[])).collect()
+        let hinted = self
+            .bindings
+            .iter()
+            .enumerate()
+            .filter_map(|(index, b)| Some((index, b.hint?)));
+        hinted
+            .map(|(index, hint)| tag.hint(hint, Some(index), hint_text(hint), &[]))
+            .collect()
     }
 }
 
@@ -173,7 +179,9 @@ pub fn hint_text(hint: Hint) -> &'static str {
         Hint::RlsDisabled => "Row security is off and the table is not realtime_public: no changes arrive",
         Hint::NoPrivilege => "The role may not SELECT from the table: no changes arrive",
         Hint::DeleteFilter => "A DELETE carries key columns only: with this filter none arrives",
-        Hint::PolicyError => "A row security policy raised an error for this token: the change was not delivered",
+        Hint::PolicyError => {
+            "A row security policy raised an error for this token: the change was not delivered"
+        }
         Hint::FilterOutdated => "The filter no longer fits the table: nothing matches until it does",
     }
 }

@@ -70,12 +70,22 @@ fn refuse(gateway: &Gateway, refusal: &Refusal) -> Response {
 }
 
 fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<Admitted, Refusal> {
-    let query = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|query| query.0).unwrap_or_default();
-    let value = |name: &str| query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let query = Query::<Vec<(String, String)>>::try_from_uri(uri)
+        .map(|query| query.0)
+        .unwrap_or_default();
+    let value = |name: &str| {
+        query
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    };
     let serializer = Serializer::from_vsn(value("vsn"))
         .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, "version", &error.to_string()))?;
     let header = headers.get("x-api-key").and_then(|value| value.to_str().ok());
-    let key = header.or(value("apikey")).map(str::trim).filter(|key| !key.is_empty());
+    let key = header
+        .or(value("apikey"))
+        .map(str::trim)
+        .filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| Refusal::new(StatusCode::UNAUTHORIZED, "no_key", "API key is missing"))?;
     let unknown = || Refusal::new(StatusCode::NOT_FOUND, "project", "Tenant not found");
     let project = match named_project(key) {
@@ -89,9 +99,18 @@ fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<Admitted, 
         return Err(busy("Realtime is restarting, please standby"));
     }
     let id = gateway.open_session().ok_or_else(|| {
-        Refusal::new(StatusCode::TOO_MANY_REQUESTS, "sockets_max", "Too many connected users")
+        Refusal::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "sockets_max",
+            "Too many connected users",
+        )
     })?;
-    Ok(Admitted { id, project, serializer, identity })
+    Ok(Admitted {
+        id,
+        project,
+        serializer,
+        identity,
+    })
 }
 
 fn accept(gateway: Gateway, admitted: Admitted, upgrade: WebSocketUpgrade) -> Response {
@@ -105,8 +124,9 @@ fn accept(gateway: Gateway, admitted: Admitted, upgrade: WebSocketUpgrade) -> Re
         .max_message_size(inbound_max)
         .max_frame_size(inbound_max);
     let failed = gateway.clone();
-    upgrade.on_failed_upgrade(move |_| failed.metrics().refusal("upgrade_failed")).on_upgrade(
-        move |socket| async move {
+    upgrade
+        .on_failed_upgrade(move |_| failed.metrics().refusal("upgrade_failed"))
+        .on_upgrade(move |socket| async move {
             let open = gateway.count_session();
             let session = serve(gateway.clone(), admitted, socket);
             // Awaited by its own task: a panic ends this socket alone.
@@ -115,13 +135,16 @@ fn accept(gateway: Gateway, admitted: Admitted, upgrade: WebSocketUpgrade) -> Re
                 gateway.metrics().close("panic");
             }
             drop(open);
-        },
-    )
+        })
 }
 
 impl Refusal {
     fn new(status: StatusCode, label: &'static str, text: &str) -> Self {
-        Self { status, text: text.into(), label }
+        Self {
+            status,
+            text: text.into(),
+            label,
+        }
     }
 
     fn response(&self) -> Response {

@@ -63,7 +63,11 @@ impl Interner {
             })
             .collect();
         let ids = self.0.lock().take(&keys)?;
-        Some(ChannelIds { interner: self.clone(), keys, ids })
+        Some(ChannelIds {
+            interner: self.clone(),
+            keys,
+            ids,
+        })
     }
 }
 
@@ -111,7 +115,9 @@ impl Drop for ChannelIds {
 /// Filters carry values: only the numbers are shown.
 impl std::fmt::Debug for ChannelIds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.ids.iter().map(|id| id.get())).finish()
+        f.debug_list()
+            .entries(self.ids.iter().map(|id| id.get()))
+            .finish()
     }
 }
 
@@ -120,8 +126,13 @@ mod tests {
     use super::*;
 
     fn ids(interner: &Interner, project: &str, bindings: &[&str]) -> ChannelIds {
-        let bindings: Vec<_> = bindings.iter().map(|json| BindingParams::parse(json).unwrap()).collect();
-        interner.intern(&ProjectId::parse(project).unwrap(), &bindings).unwrap()
+        let bindings: Vec<_> = bindings
+            .iter()
+            .map(|json| BindingParams::parse(json).unwrap())
+            .collect();
+        interner
+            .intern(&ProjectId::parse(project).unwrap(), &bindings)
+            .unwrap()
     }
 
     const NOTES: &str = r#"{"event":"*","schema":"public","table":"notes"}"#;
@@ -131,7 +142,9 @@ mod tests {
     fn equal_parameters_share_a_number_and_others_do_not() {
         let interner = Interner::default();
         let a = ids(&interner, "a", &[NOTES, ROOM, NOTES]);
-        let [first, room, second] = *a.as_slice() else { panic!("three ids") };
+        let [first, room, second] = *a.as_slice() else {
+            panic!("three ids")
+        };
         assert!(first != second && first != room && second != room && first.get() != 0);
         let b = ids(&interner, "a", &[NOTES]);
         assert_eq!(b.as_slice(), [first]);

@@ -66,7 +66,7 @@ struct Inner {
     metrics: GatewayMetrics,
     registry: Registry,
     interner: Interner,
-    verifiers: Mutex<FxHashMap<ProjectId, (Arc<ProjectConfig>, Arc<Verifier>)>>,
+    verifiers: Mutex<FxHashMap<ProjectId, Verified>>,
     sessions: Tasks,
     /// Apart from the sessions: feeds go on while sessions drain.
     feeds: Tasks,
@@ -74,6 +74,9 @@ struct Inner {
     open_sessions: AtomicUsize,
     drain: Duration,
 }
+
+/// A verifier, and the configuration that it was made from.
+type Verified = (Arc<ProjectConfig>, Arc<Verifier>);
 
 /// A session that is counted as open for as long as this lives.
 struct OpenSession(Gateway);
@@ -83,8 +86,13 @@ impl Gateway {
     pub fn new(config: Config, tasks: &Tasks) -> Self {
         let metrics = GatewayMetrics::new(&config.metrics);
         let limits = Arc::new(config.limits);
-        let shared =
-            Shared::new(config.bus, config.authz, Arc::clone(&limits), metrics.clone(), &config.name);
+        let shared = Shared::new(
+            config.bus,
+            config.authz,
+            Arc::clone(&limits),
+            metrics.clone(),
+            &config.name,
+        );
         let feeds = Tasks::new();
         Self(Arc::new(Inner {
             catalog: config.catalog,
@@ -137,7 +145,10 @@ impl Gateway {
 
     /// Milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis() as u64
     }
 
     /// The verifier of a project as it is configured now; `None` where there is no such project
@@ -261,7 +272,10 @@ mod tests {
                 .map(|id| drain_delay(window, SessionId(id), (id % 7) as f64 / 7.0).as_secs_f64())
                 .collect();
             delays.sort_by(f64::total_cmp);
-            let widest = delays.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+            let widest = delays
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .fold(0.0, f64::max);
             assert!(widest < 4.0 * 24.0 / sessions as f64, "{sessions}: {widest}");
             assert!(delays.iter().all(|delay| *delay <= 24.0));
         }

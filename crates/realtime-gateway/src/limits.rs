@@ -64,7 +64,8 @@ impl Limits {
     /// The limits where no argument and no variable says otherwise.
     pub fn defaults() -> Self {
         use clap::{Command, FromArgMatches as _};
-        let matches = Self::augment_args(Command::new("limits").no_binary_name(true)).get_matches_from([""; 0]);
+        let matches =
+            Self::augment_args(Command::new("limits").no_binary_name(true)).get_matches_from([""; 0]);
         // Every field has a default, so that no arguments are valid arguments.
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }

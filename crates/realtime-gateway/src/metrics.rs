@@ -63,17 +63,25 @@ impl GatewayMetrics {
     /// Registers the metrics.
     pub fn new(metrics: &Metrics) -> Self {
         let m = metrics;
-        let counter = |name: &str, help: &str| m.register(&format!("gateway_{name}"), help, Counter::default());
+        let counter =
+            |name: &str, help: &str| m.register(&format!("gateway_{name}"), help, Counter::default());
         let gauge = |name: &str, help: &str| m.register(&format!("gateway_{name}"), help, Gauge::default());
         let family = |name: &str, help: &str| {
-            m.register(&format!("gateway_{name}"), help, Family::<Reason, Counter>::default())
+            m.register(
+                &format!("gateway_{name}"),
+                help,
+                Family::<Reason, Counter>::default(),
+            )
         };
         let latency = Histogram::new(exponential_buckets(0.001, 2.0, 14));
         Self(Arc::new(Inner {
             sessions: gauge("sessions", "Open sockets"),
             channels: gauge("channels", "Joined channels"),
             feeds: gauge("feeds", "Projects whose feed is followed"),
-            feeds_deferred: gauge("feeds_deferred", "Followed projects that wait for a listener with room"),
+            feeds_deferred: gauge(
+                "feeds_deferred",
+                "Followed projects that wait for a listener with room",
+            ),
             frames_in: counter("frames_in", "Frames from clients"),
             frames_unparsable: counter("frames_unparsable", "Frames from clients that could not be read"),
             frames_out: counter("frames_out", "Frames to clients"),
@@ -91,12 +99,22 @@ impl GatewayMetrics {
 
     /// Counts deliveries that did not take place.
     pub fn drops(&self, reason: DropReasonLabel, deliveries: usize) {
-        self.0.drops.get_or_create(&Reason { reason: reason.as_str() }).inc_by(deliveries as u64);
+        self.0
+            .drops
+            .get_or_create(&Reason {
+                reason: reason.as_str(),
+            })
+            .inc_by(deliveries as u64);
     }
 
     /// Counts a gap notice.
     pub fn gap(&self, reason: GapReason) {
-        self.0.gaps.get_or_create(&Reason { reason: reason.as_str() }).inc();
+        self.0
+            .gaps
+            .get_or_create(&Reason {
+                reason: reason.as_str(),
+            })
+            .inc();
     }
 
     /// Counts a refused socket.
@@ -114,8 +132,13 @@ impl GatewayMetrics {
         self.0.deliveries.inc_by(deliveries as u64);
         self.0.frames_encoded.inc_by(encoded);
         if let Some(committed_ms) = unix_ms(&event.commit_timestamp) {
-            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
-            self.0.latency.observe((now_ms - committed_ms).max(0) as f64 / 1_000.0);
+            let now_ms = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_millis() as i64;
+            self.0
+                .latency
+                .observe((now_ms - committed_ms).max(0) as f64 / 1_000.0);
         }
     }
 }
@@ -144,8 +167,13 @@ fn unix_ms(text: &str) -> Option<i64> {
     let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
     let (hour, minute, second, ms) = (part(11, 13)?, part(14, 16)?, part(17, 19)?, part(20, 23)?);
     // Days since 1970 in the Gregorian calendar, years counted from March.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = y * 365 + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day - 1
+    let (y, m) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = y * 365 + y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400) + (153 * m + 2) / 5 + day
+        - 1
         - 719_468;
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + ms)
 }

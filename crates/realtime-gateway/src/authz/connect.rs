@@ -16,7 +16,12 @@ use super::Authz;
 #[derive(Debug, Clone, Args)]
 pub struct AuthzArgs {
     /// Replicas of authz, comma separated: `http://` on loopback, `https://` elsewhere. Every gateway is given the same texts.
-    #[arg(long, env = "ANVILBASE_REALTIME_AUTHZ_URLS", default_value = "http://127.0.0.1:50051", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "ANVILBASE_REALTIME_AUTHZ_URLS",
+        default_value = "http://127.0.0.1:50051",
+        value_delimiter = ','
+    )]
     pub authz_urls: Vec<String>,
     /// File with the certificate authority of authz (PEM).
     #[arg(long, env = "ANVILBASE_REALTIME_AUTHZ_CA_FILE")]
@@ -46,7 +51,9 @@ impl AuthzArgs {
                 .keep_alive_timeout(Duration::from_secs(5));
             match uri.scheme_str() {
                 Some("https") => {
-                    endpoint = endpoint.tls_config(tls.clone()).context("authz TLS: not usable")?;
+                    endpoint = endpoint
+                        .tls_config(tls.clone())
+                        .context("authz TLS: not usable")?;
                 }
                 Some("http") if is_loopback(uri.host()) => {}
                 Some("http") => bail!("authz URL: must be https:// unless the host is loopback"),
@@ -76,13 +83,18 @@ impl AuthzArgs {
 }
 
 async fn read(path: &Path, what: &str) -> anyhow::Result<Vec<u8>> {
-    tokio::fs::read(path).await.with_context(|| format!("{what} {}: cannot be read", path.display()))
+    tokio::fs::read(path)
+        .await
+        .with_context(|| format!("{what} {}: cannot be read", path.display()))
 }
 
 fn is_loopback(host: Option<&str>) -> bool {
     let Some(host) = host else { return false };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || bare
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -101,10 +113,20 @@ mod tests {
 
     #[tokio::test]
     async fn plain_text_stays_on_this_machine() {
-        for url in ["http://127.0.0.1:50051", "http://localhost:1", "http://[::1]:1", "https://authz.example:443"] {
+        for url in [
+            "http://127.0.0.1:50051",
+            "http://localhost:1",
+            "http://[::1]:1",
+            "https://authz.example:443",
+        ] {
             assert_eq!(refusal(url).await, None, "{url}");
         }
-        for url in ["http://authz.example", "http://127.0.0.1.example:1", "ftp://127.0.0.1", "nonsense"] {
+        for url in [
+            "http://authz.example",
+            "http://127.0.0.1.example:1",
+            "ftp://127.0.0.1",
+            "nonsense",
+        ] {
             assert!(refusal(url).await.is_some(), "{url}");
         }
     }

@@ -137,13 +137,19 @@ impl Feed {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Subscribe(subscription) => self.on_subscribe(*subscription),
-            Command::Identify { subscriber, claims, generation } => {
+            Command::Identify {
+                subscriber,
+                claims,
+                generation,
+            } => {
                 let subscriber = self.lanes.subscribers.identify(subscriber, claims, generation);
                 let Some(subscriber) = subscriber else { return };
                 // What was decided for the old identity and was not sent yet is not sent any more.
                 if subscriber.outbox.purge(subscriber.tag.key) > 0 {
                     self.shared.metrics.gap(GapReason::TokenChanged);
-                    subscriber.outbox.push_gap(&subscriber.tag, GapReason::TokenChanged);
+                    subscriber
+                        .outbox
+                        .push_gap(&subscriber.tag, GapReason::TokenChanged);
                 }
                 if subscriber.live {
                     subscriber.mail.live(subscriber.id.channel, generation);
@@ -167,7 +173,9 @@ impl Feed {
     fn on_subscribe(&mut self, subscription: Subscription) {
         self.binder.on_subscribe(&subscription);
         let serial = self.lanes.subscribers.insert(subscription);
-        let Some(subscriber) = self.lanes.subscribers.get_mut(serial) else { return };
+        let Some(subscriber) = self.lanes.subscribers.get_mut(serial) else {
+            return;
+        };
         if self.health.live {
             subscriber.live = true;
             subscriber.mail.live(subscriber.id.channel, subscriber.generation);
@@ -232,10 +240,14 @@ impl Feed {
 
     /// The facts that an event waited for have come, or the time for them is over.
     fn on_facts(&mut self, facts: Facts) {
-        let Some((event, _)) = self.held.take() else { return };
+        let Some((event, _)) = self.held.take() else {
+            return;
+        };
         let rebound = self.binder.bind(&event, &facts, &mut self.lanes.subscribers);
         for (serial, binding) in rebound.outdated {
-            let Some(subscriber) = self.lanes.subscribers.get(serial) else { continue };
+            let Some(subscriber) = self.lanes.subscribers.get(serial) else {
+                continue;
+            };
             let hint = Hint::FilterOutdated;
             let frame = subscriber.tag.hint(hint, Some(binding), hint_text(hint), &[]);
             subscriber.outbox.push_control(frame);
@@ -246,7 +258,8 @@ impl Feed {
     fn route(&mut self, event: &Arc<ChangeEvent>) {
         let unjudged = self.binder.without_facts(&event.table);
         self.lanes.owe(unjudged, GapReason::FactsUnavailable);
-        self.lanes.route(event, self.shared.tables.changed_at(&self.project));
+        self.lanes
+            .route(event, self.shared.tables.changed_at(&self.project));
     }
 
     fn on_status_message(&mut self, message: &BusMessage) {
@@ -264,7 +277,8 @@ impl Feed {
                 let all = gap.schema.is_empty() && gap.table.is_empty();
                 if self.reach(position, reason) {
                     let table = TableRef::new(gap.schema, gap.table);
-                    self.lanes.lose(if all { Scope::All } else { Scope::table(&table) }, reason);
+                    self.lanes
+                        .lose(if all { Scope::All } else { Scope::table(&table) }, reason);
                 }
             }
             Status::TableChanged(changed) => {
@@ -363,7 +377,10 @@ impl Feed {
     fn set_deferred(&mut self, deferred: bool) {
         if self.health.deferred != deferred {
             self.health.deferred = deferred;
-            self.shared.metrics.feeds_deferred.inc_by(if deferred { 1 } else { -1 });
+            self.shared
+                .metrics
+                .feeds_deferred
+                .inc_by(if deferred { 1 } else { -1 });
         }
         for subscriber in self.lanes.subscribers.iter_mut() {
             if !deferred {
@@ -383,8 +400,13 @@ impl Feed {
         } else if health.attaching.is_none() {
             due = due.min(health.attach_at);
         }
-        let linger = health.unused_since.map(|since| since + self.shared.limits.feed_linger());
-        [self.lanes.gap_due(), linger].into_iter().flatten().fold(due, Instant::min)
+        let linger = health
+            .unused_since
+            .map(|since| since + self.shared.limits.feed_linger());
+        [self.lanes.gap_due(), linger]
+            .into_iter()
+            .flatten()
+            .fold(due, Instant::min)
     }
 
     /// Does what is due. `true`: the feed is over.
@@ -415,7 +437,10 @@ impl Feed {
             }
         }
         let linger = self.shared.limits.feed_linger();
-        let unused = self.health.unused_since.is_some_and(|since| now >= since + linger);
+        let unused = self
+            .health
+            .unused_since
+            .is_some_and(|since| now >= since + linger);
         if unused && self.shared.end_if_unused(&self.project) {
             return true;
         }
@@ -426,7 +451,12 @@ impl Feed {
     }
 
     fn show(&self) {
-        self.page.show(self.health.live, self.health.deferred, self.lanes.subscribers.len(), self.lanes.waiting());
+        self.page.show(
+            self.health.live,
+            self.health.deferred,
+            self.lanes.subscribers.len(),
+            self.lanes.waiting(),
+        );
     }
 }
 
@@ -506,7 +536,9 @@ async fn optional<T>(future: &mut Option<BoxFuture<'static, T>>) -> T {
 /// Tells a channel, once, that its project waits for capacity.
 fn tell_deferred(subscriber: &mut super::subscribers::Subscriber) {
     if !std::mem::replace(&mut subscriber.deferred_told, true) {
-        let frame = subscriber.tag.hint(Hint::Deferred, None, hint_text(Hint::Deferred), &[]);
+        let frame = subscriber
+            .tag
+            .hint(Hint::Deferred, None, hint_text(Hint::Deferred), &[]);
         subscriber.outbox.push_control(frame);
     }
 }

@@ -39,7 +39,10 @@ pub enum Attached {
 
 /// Asks the listeners to attach a project.
 pub async fn attach(bus: Bus, project: ProjectId, gateway: std::sync::Arc<str>) -> Attached {
-    let request = v1::AttachRequest { project: project.to_string(), gateway: gateway.to_string() };
+    let request = v1::AttachRequest {
+        project: project.to_string(),
+        gateway: gateway.to_string(),
+    };
     let asked = bus.request(subject::ATTACH, request.encode_to_vec().into(), ATTACH_DEADLINE);
     match asked.await {
         Ok(body) => outcome(body),
@@ -62,8 +65,13 @@ fn outcome(body: Bytes) -> Attached {
 /// Says that this gateway has sessions of a project.
 pub async fn tell_interest(bus: Bus, project: ProjectId, gateway: std::sync::Arc<str>, sessions: usize) {
     let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
-    let interest = v1::Interest { gateway: gateway.to_string(), sessions };
-    let told = bus.publish(&subject::interest(&project), interest.encode_to_vec().into()).await;
+    let interest = v1::Interest {
+        gateway: gateway.to_string(),
+        sessions,
+    };
+    let told = bus
+        .publish(&subject::interest(&project), interest.encode_to_vec().into())
+        .await;
     if let Err(error) = told {
         tracing::debug!(%project, %error, "interest could not be told");
     }

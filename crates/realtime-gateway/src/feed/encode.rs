@@ -29,7 +29,12 @@ type FrameKey = (usize, Serializer, Arc<str>, Box<[BindingId]>);
 impl<'e> Encoder<'e> {
     /// Nothing encoded yet.
     pub fn new(event: &'e ChangeEvent) -> Self {
-        Self { event, views: Vec::new(), frames: FxHashMap::default(), made: 0 }
+        Self {
+            event,
+            views: Vec::new(),
+            frames: FxHashMap::default(),
+            made: 0,
+        }
     }
 
     /// The frame for a channel under a verdict; `ids` are its bindings that matched.
@@ -42,7 +47,9 @@ impl<'e> Encoder<'e> {
         tag: &ChannelTag,
         ids: &[BindingId],
     ) -> Result<Utf8Bytes, NoView> {
-        let Verdict::Deliver(grant) = verdict else { return Err(NoView::Dropped) };
+        let Verdict::Deliver(grant) = verdict else {
+            return Err(NoView::Dropped);
+        };
         let view = match self.views.iter().position(|(known, _)| known == grant) {
             Some(view) => view,
             None => {

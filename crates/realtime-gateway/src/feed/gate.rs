@@ -20,12 +20,20 @@ pub struct Verdicts(FxHashMap<Fingerprint, Judgement>);
 impl Verdicts {
     /// The judgement for a fingerprint; a drop where there is none.
     pub fn of(&self, fingerprint: Fingerprint) -> Judgement {
-        self.0.get(&fingerprint).cloned().unwrap_or_else(|| Judgement::drop(DropReason::AuthzUnavailable))
+        self.0
+            .get(&fingerprint)
+            .cloned()
+            .unwrap_or_else(|| Judgement::drop(DropReason::AuthzUnavailable))
     }
 
     /// Drops for everybody.
     pub fn all_dropped(subjects: &[Claims], reason: DropReason) -> Self {
-        Self(subjects.iter().map(|claims| (claims.fingerprint(), Judgement::drop(reason))).collect())
+        Self(
+            subjects
+                .iter()
+                .map(|claims| (claims.fingerprint(), Judgement::drop(reason)))
+                .collect(),
+        )
     }
 }
 
@@ -41,7 +49,11 @@ pub async fn judge(
     let batches = subjects.chunks(SUBJECTS_MAX);
     let asked = batches.map(async |batch| {
         let judgements = authz.check(project, event, batch, facts, deadline).await;
-        batch.iter().map(Claims::fingerprint).zip(judgements).collect::<Vec<_>>()
+        batch
+            .iter()
+            .map(Claims::fingerprint)
+            .zip(judgements)
+            .collect::<Vec<_>>()
     });
     Verdicts(join_all(asked).await.into_iter().flatten().collect())
 }

@@ -120,7 +120,9 @@ impl Lanes {
     pub fn route(&mut self, event: &Arc<ChangeEvent>, facts: Position) {
         let matches = self.subscribers.matches(event);
         let is_service = |one: &Match| {
-            self.subscribers.get(one.serial).is_some_and(|subscriber| lane_of(subscriber) == Lane::Direct)
+            self.subscribers
+                .get(one.serial)
+                .is_some_and(|subscriber| lane_of(subscriber) == Lane::Direct)
         };
         let (direct, gated): (Vec<Match>, Vec<Match>) = matches.into_iter().partition(is_service);
         if !direct.is_empty() {
@@ -128,7 +130,10 @@ impl Lanes {
                 // No other role has this verdict: whoever were here by mistake would get nothing.
                 let verdict = Verdict::for_service(subscriber.claims.role());
                 let verdict = verdict.unwrap_or(Verdict::Drop(DropReason::AuthzUnavailable));
-                Judgement { verdict, sqlstate: None }
+                Judgement {
+                    verdict,
+                    sqlstate: None,
+                }
             });
         }
         if !gated.is_empty() {
@@ -144,7 +149,8 @@ impl Lanes {
             return;
         }
         if let Some((scope, reason)) = self.tail.take() {
-            self.gated.push_back(Box::pin(async move { Item::Gap(scope, reason) }));
+            self.gated
+                .push_back(Box::pin(async move { Item::Gap(scope, reason) }));
         }
         let subjects = self.subjects(&matches);
         let (authz, project) = (self.authz.clone(), self.project.clone());
@@ -159,15 +165,24 @@ impl Lanes {
                 }
                 _ => Verdicts::all_dropped(&subjects, DropReason::Deadline),
             };
-            Item::Event { event, matches, verdicts }
+            Item::Event {
+                event,
+                matches,
+                verdicts,
+            }
         }));
     }
 
     /// The distinct identities among matches.
     fn subjects(&self, matches: &[Match]) -> Vec<Claims> {
         let mut seen = FxHashSet::default();
-        let claims = matches.iter().filter_map(|one| Some(&self.subscribers.get(one.serial)?.claims));
-        claims.filter(|claims| seen.insert(claims.fingerprint())).cloned().collect()
+        let claims = matches
+            .iter()
+            .filter_map(|one| Some(&self.subscribers.get(one.serial)?.claims));
+        claims
+            .filter(|claims| seen.insert(claims.fingerprint()))
+            .cloned()
+            .collect()
     }
 
     /// The next thing that leaves the gate, in the order in which it came; waits while there is none.
@@ -186,7 +201,11 @@ impl Lanes {
     /// Delivers what left the gate.
     pub fn release(&mut self, item: Item) {
         match item {
-            Item::Event { event, matches, verdicts } => {
+            Item::Event {
+                event,
+                matches,
+                verdicts,
+            } => {
                 self.deliver(&event, &matches, Lane::Gated, |subscriber| {
                     verdicts.of(subscriber.claims.fingerprint())
                 });
@@ -196,7 +215,9 @@ impl Lanes {
         if self.gated.len() <= self.gate_events_max / 2 {
             self.dropping = false;
         }
-        if self.gated.is_empty() && let Some((scope, reason)) = self.tail.take() {
+        if self.gated.is_empty()
+            && let Some((scope, reason)) = self.tail.take()
+        {
             self.note(&scope, Some(Lane::Gated), reason);
         }
     }
@@ -221,10 +242,13 @@ impl Lanes {
     /// Owes these channels a gap notice.
     pub fn owe(&mut self, serials: impl IntoIterator<Item = Serial>, reason: GapReason) {
         for serial in serials {
-            let Some(subscriber) = self.subscribers.get_mut(serial) else { continue };
+            let Some(subscriber) = self.subscribers.get_mut(serial) else {
+                continue;
+            };
             if subscriber.live {
                 subscriber.gap.get_or_insert(reason);
-                self.gap_due.get_or_insert_with(|| Instant::now() + self.gap_window);
+                self.gap_due
+                    .get_or_insert_with(|| Instant::now() + self.gap_window);
             }
         }
     }
@@ -232,9 +256,10 @@ impl Lanes {
     fn note(&mut self, scope: &Scope, lane: Option<Lane>, reason: GapReason) {
         let mut serials = match scope {
             Scope::All => self.subscribers.serials(),
-            Scope::Tables(tables) => {
-                tables.iter().flat_map(|table| self.subscribers.on_table(table)).collect()
-            }
+            Scope::Tables(tables) => tables
+                .iter()
+                .flat_map(|table| self.subscribers.on_table(table))
+                .collect(),
         };
         serials.retain(|serial| {
             let subscriber = self.subscribers.get(*serial);
@@ -250,7 +275,8 @@ impl Lanes {
 
     /// Makes the notices due that a subscription was added with.
     pub fn gap_on_subscribe(&mut self) {
-        self.gap_due.get_or_insert_with(|| Instant::now() + self.gap_window);
+        self.gap_due
+            .get_or_insert_with(|| Instant::now() + self.gap_window);
     }
 
     /// Sends every gap notice that is owed.
@@ -274,7 +300,9 @@ impl Lanes {
         let mut changed_identity = Vec::new();
         let mut delivered = 0;
         for one in matches {
-            let Some(subscriber) = self.subscribers.get_mut(one.serial) else { continue };
+            let Some(subscriber) = self.subscribers.get_mut(one.serial) else {
+                continue;
+            };
             if subscriber.generation != one.generation {
                 changed_identity.push(one.serial);
                 continue;
@@ -290,11 +318,14 @@ impl Lanes {
                     }
                 }
                 Err(NoView::Row(_)) => {
-                    self.metrics.drops(DropReasonLabel::Verdict(DropReason::ImageUnreadable), 1);
+                    self.metrics
+                        .drops(DropReasonLabel::Verdict(DropReason::ImageUnreadable), 1);
                     loss = loss.or(Some(GapReason::RowUnreadable));
                 }
                 Err(NoView::Dropped) => {
-                    let Verdict::Drop(reason) = judgement.verdict else { continue };
+                    let Verdict::Drop(reason) = judgement.verdict else {
+                        continue;
+                    };
                     self.metrics.drops(DropReasonLabel::Verdict(reason), 1);
                     loss = loss.or_else(|| gap_reason(reason));
                     if reason == DropReason::PolicyError {
@@ -352,7 +383,11 @@ impl Scope {
 }
 
 fn lane_of(subscriber: &Subscriber) -> Lane {
-    if subscriber.claims.role().is_service() { Lane::Direct } else { Lane::Gated }
+    if subscriber.claims.role().is_service() {
+        Lane::Direct
+    } else {
+        Lane::Gated
+    }
 }
 
 fn send_gap(subscriber: &mut Subscriber, metrics: &GatewayMetrics) {
@@ -364,13 +399,21 @@ fn send_gap(subscriber: &mut Subscriber, metrics: &GatewayMetrics) {
 
 fn tell_policy_error(subscriber: &mut Subscriber, sqlstate: Option<&str>) {
     let now = Instant::now();
-    if subscriber.policy_hint_at.is_some_and(|at| now.duration_since(at) < POLICY_HINT_EVERY) {
+    if subscriber
+        .policy_hint_at
+        .is_some_and(|at| now.duration_since(at) < POLICY_HINT_EVERY)
+    {
         return;
     }
     subscriber.policy_hint_at = Some(now);
     let sqlstate = sqlstate.map(|state| format!("\"{state}\""));
-    let extra: Vec<(&str, &str)> = sqlstate.iter().map(|state| ("sqlstate", state.as_str())).collect();
-    let hint = subscriber.tag.hint(Hint::PolicyError, None, hint_text(Hint::PolicyError), &extra);
+    let extra: Vec<(&str, &str)> = sqlstate
+        .iter()
+        .map(|state| ("sqlstate", state.as_str()))
+        .collect();
+    let hint = subscriber
+        .tag
+        .hint(Hint::PolicyError, None, hint_text(Hint::PolicyError), &extra);
     subscriber.outbox.push_control(hint);
 }
 

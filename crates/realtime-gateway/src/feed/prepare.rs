@@ -34,7 +34,12 @@ pub async fn prepare(
     let mut named: Vec<TableRef> = bindings.iter().filter_map(BindingParams::one_table).collect();
     named.sort_unstable();
     named.dedup();
-    let answers = join_all(named.iter().map(|table| tables.describe(project, table, claims.role()))).await;
+    let answers = join_all(
+        named
+            .iter()
+            .map(|table| tables.describe(project, table, claims.role())),
+    )
+    .await;
     let mut facts = FxHashMap::default();
     for (table, answer) in named.into_iter().zip(answers) {
         facts.insert(table, answer.map_err(|_| PrepareError::Unavailable)?);
@@ -43,23 +48,37 @@ pub async fn prepare(
     for (index, (params, filter)) in bindings.iter().zip(filters).enumerate() {
         let table = params.one_table().and_then(|table| facts.get(&table));
         let binding = match table {
-            Some(facts) => prepare_one(params, filter, facts, claims.role())
-                .map_err(|error| PrepareError::Filter { binding: index, error })?,
+            Some(facts) => {
+                prepare_one(params, filter, facts, claims.role()).map_err(|error| PrepareError::Filter {
+                    binding: index,
+                    error,
+                })?
+            }
             // Of several tables there is nothing to look up; a filter needs one table.
-            None => PreparedBinding { params: params.clone(), filter: PreparedFilter::None, hint: None },
+            None => PreparedBinding {
+                params: params.clone(),
+                filter: PreparedFilter::None,
+                hint: None,
+            },
         };
         prepared.push(binding);
     }
     let ids = interner.intern(project, bindings).ok_or(PrepareError::NoIds)?;
-    Ok(Prepared { ids, bindings: prepared, facts: facts_at })
+    Ok(Prepared {
+        ids,
+        bindings: prepared,
+        facts: facts_at,
+    })
 }
 
 fn read_filters(bindings: &[BindingParams]) -> Result<Vec<Option<FilterExpr>>, PrepareError> {
     let limits = FilterLimits::default();
     let read = |(index, binding): (usize, &BindingParams)| match &binding.filter {
         None => Ok(None),
-        Some(text) => FilterExpr::parse(text, &limits)
-            .map_err(|error| PrepareError::Filter { binding: index, error }),
+        Some(text) => FilterExpr::parse(text, &limits).map_err(|error| PrepareError::Filter {
+            binding: index,
+            error,
+        }),
     };
     bindings.iter().enumerate().map(read).collect()
 }
@@ -75,8 +94,13 @@ fn prepare_one(
         None => PreparedFilter::None,
         Some(filter) => bind(filter, facts)?,
     };
-    let hint = hint.or_else(|| deletes_are_lost(params.event, &filter, facts, role).then_some(Hint::DeleteFilter));
-    Ok(PreparedBinding { params: params.clone(), filter, hint })
+    let hint =
+        hint.or_else(|| deletes_are_lost(params.event, &filter, facts, role).then_some(Hint::DeleteFilter));
+    Ok(PreparedBinding {
+        params: params.clone(),
+        filter,
+        hint,
+    })
 }
 
 /// Binds a filter to a table, or keeps it for later where the table has no columns to bind to.
@@ -100,7 +124,9 @@ pub fn bind(filter: FilterExpr, facts: &TableFacts) -> Result<PreparedFilter, Fi
 
 /// Whether a binding for deletes alone has a filter under which none can be delivered.
 fn deletes_are_lost(event: EventFilter, filter: &PreparedFilter, facts: &TableFacts, role: &Role) -> bool {
-    let PreparedFilter::Bound(_, bound) = filter else { return false };
+    let PreparedFilter::Bound(_, bound) = filter else {
+        return false;
+    };
     event == EventFilter::Only(Operation::Delete)
         && !role.is_service()
         && !bound.only_on(|column| facts.column(column).is_some_and(|column| column.key))

@@ -86,7 +86,9 @@ impl Shared {
         let mut feeds = self.feeds.lock();
         // Handles are given out under this lock: at a count of one nobody else has it, and
         // nobody can come to have it.
-        let unused = feeds.get(project).is_none_or(|handle| Arc::strong_count(handle) == 1);
+        let unused = feeds
+            .get(project)
+            .is_none_or(|handle| Arc::strong_count(handle) == 1);
         if unused && feeds.remove(project).is_some() {
             self.metrics.feeds.dec();
         }
@@ -113,7 +115,10 @@ impl Registry {
         }
         let (sender, receiver) = mpsc::channel(COMMANDS_MAX);
         let page = Arc::new(FeedPage::default());
-        let handle = Arc::new(FeedHandle { commands: sender, page: Arc::clone(&page) });
+        let handle = Arc::new(FeedHandle {
+            commands: sender,
+            page: Arc::clone(&page),
+        });
         let feed = Feed::new(project.clone(), self.shared.clone(), receiver, page);
         self.tasks.spawn("feed", feed.run(self.tasks.clone()));
         if feeds.insert(project.clone(), Arc::clone(&handle)).is_none() {
@@ -125,8 +130,10 @@ impl Registry {
     /// The feeds as JSON, for operators.
     pub fn page(&self) -> String {
         let feeds = self.shared.feeds.lock();
-        let shown: BTreeMap<&str, Shown> =
-            feeds.iter().map(|(project, handle)| (project.as_str(), *handle.page.0.lock())).collect();
+        let shown: BTreeMap<&str, Shown> = feeds
+            .iter()
+            .map(|(project, handle)| (project.as_str(), *handle.page.0.lock()))
+            .collect();
         serde_json::to_string(&shown).unwrap_or_else(|_| "{}".into())
     }
 }
@@ -148,7 +155,12 @@ impl FeedHandle {
 
 impl FeedPage {
     pub(super) fn show(&self, live: bool, deferred: bool, channels: usize, waiting_for_verdict: usize) {
-        *self.0.lock() = Shown { live, deferred, channels, waiting_for_verdict };
+        *self.0.lock() = Shown {
+            live,
+            deferred,
+            channels,
+            waiting_for_verdict,
+        };
     }
 }
 

@@ -99,7 +99,10 @@ impl Subscribers {
 
     /// Adds a channel, in place of what it had.
     pub fn insert(&mut self, subscription: Subscription) -> Serial {
-        let id = SubscriberId { session: subscription.session, channel: subscription.tag.key };
+        let id = SubscriberId {
+            session: subscription.session,
+            channel: subscription.tag.key,
+        };
         let replaced = self.take(id).is_some();
         let resumed = self.suspended.remove(&id);
         let serial = Serial(self.next);
@@ -120,7 +123,13 @@ impl Subscribers {
             bindings: subscription.prepared.bindings,
         };
         for index in 0..subscriber.bindings.len() {
-            self.index_binding(BindingKey { serial, index: index as u32 }, &subscriber);
+            self.index_binding(
+                BindingKey {
+                    serial,
+                    index: index as u32,
+                },
+                &subscriber,
+            );
         }
         self.by_id.insert(id, serial);
         self.by_serial.insert(serial, subscriber);
@@ -178,8 +187,14 @@ impl Subscribers {
             .filter_map(|keys| {
                 let serial = keys.first()?.serial;
                 let subscriber = self.by_serial.get(&serial)?;
-                let ids = keys.iter().filter_map(|key| subscriber.ids.as_slice().get(key.index as usize));
-                Some(Match { serial, generation: subscriber.generation, ids: ids.copied().collect() })
+                let ids = keys
+                    .iter()
+                    .filter_map(|key| subscriber.ids.as_slice().get(key.index as usize));
+                Some(Match {
+                    serial,
+                    generation: subscriber.generation,
+                    ids: ids.copied().collect(),
+                })
             })
             .collect()
     }
@@ -196,8 +211,9 @@ impl Subscribers {
     /// The roles that filter on a table.
     pub fn filtering_roles(&self, table: &TableRef) -> Vec<Role> {
         let keys = self.filtered.get(table).into_iter().flatten();
-        let roles: BTreeSet<Role> =
-            keys.filter_map(|key| Some(self.by_serial.get(&key.serial)?.claims.role().clone())).collect();
+        let roles: BTreeSet<Role> = keys
+            .filter_map(|key| Some(self.by_serial.get(&key.serial)?.claims.role().clone()))
+            .collect();
         roles.into_iter().collect()
     }
 
@@ -208,9 +224,13 @@ impl Subscribers {
         let mut rebound = Rebound::default();
         let keys: Vec<BindingKey> = self.filtered.get(table).into_iter().flatten().copied().collect();
         for key in keys {
-            let Some(subscriber) = self.by_serial.get_mut(&key.serial) else { continue };
+            let Some(subscriber) = self.by_serial.get_mut(&key.serial) else {
+                continue;
+            };
             let facts = facts.get(subscriber.claims.role());
-            let Some(binding) = subscriber.bindings.get_mut(key.index as usize) else { continue };
+            let Some(binding) = subscriber.bindings.get_mut(key.index as usize) else {
+                continue;
+            };
             let (PreparedFilter::Bound(filter, _) | PreparedFilter::Unbound(filter)) = &binding.filter else {
                 continue;
             };
@@ -239,7 +259,9 @@ impl Subscribers {
     }
 
     fn reindex(&mut self, key: BindingKey) {
-        let Some(subscriber) = self.by_serial.remove(&key.serial) else { return };
+        let Some(subscriber) = self.by_serial.remove(&key.serial) else {
+            return;
+        };
         self.unindex_binding(key, &subscriber);
         self.index_binding(key, &subscriber);
         self.by_serial.insert(key.serial, subscriber);
@@ -249,17 +271,30 @@ impl Subscribers {
         let serial = self.by_id.remove(&id)?;
         let subscriber = self.by_serial.remove(&serial)?;
         for index in 0..subscriber.bindings.len() {
-            self.unindex_binding(BindingKey { serial, index: index as u32 }, &subscriber);
+            self.unindex_binding(
+                BindingKey {
+                    serial,
+                    index: index as u32,
+                },
+                &subscriber,
+            );
         }
         Some(subscriber)
     }
 
     fn index_binding(&mut self, key: BindingKey, of: &Subscriber) {
-        let Some(binding) = of.bindings.get(key.index as usize) else { return };
+        let Some(binding) = of.bindings.get(key.index as usize) else {
+            return;
+        };
         let params = &binding.params;
         let schema = params.schema.as_deref().unwrap_or("*");
         let table = params.table.as_deref().unwrap_or("*");
-        let spec = BindingSpec::new(Some(schema), Some(table), params.event, of.claims.role().is_service());
+        let spec = BindingSpec::new(
+            Some(schema),
+            Some(table),
+            params.event,
+            of.claims.role().is_service(),
+        );
         let filter = match &binding.filter {
             PreparedFilter::None => None,
             PreparedFilter::Bound(_, bound) => Some(bound.clone()),
@@ -279,7 +314,10 @@ impl Subscribers {
 
     fn unindex_binding(&mut self, key: BindingKey, of: &Subscriber) {
         self.index.remove(key);
-        let table = of.bindings.get(key.index as usize).and_then(|binding| binding.params.one_table());
+        let table = of
+            .bindings
+            .get(key.index as usize)
+            .and_then(|binding| binding.params.one_table());
         let Some(table) = table else { return };
         for by_table in [&mut self.filtered, &mut self.unbound] {
             if let Some(keys) = by_table.get_mut(&table) {

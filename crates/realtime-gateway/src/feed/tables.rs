@@ -50,7 +50,10 @@ struct Entry {
 impl Tables {
     /// No facts yet.
     pub fn new(authz: Authz) -> Self {
-        Self { authz, known: Arc::default() }
+        Self {
+            authz,
+            known: Arc::default(),
+        }
     }
 
     /// Facts about a table for a role: those at hand while they hold, else authz is asked, once
@@ -67,13 +70,19 @@ impl Tables {
         let key = (project.clone(), table.clone(), role.clone());
         let (entry, changed) = self.entry(&key);
         let answer = entry.answer.get_or_init(|| async {
-            let asked = self.authz.describe(project, table, role, changed, DESCRIBE_DEADLINE);
+            let asked = self
+                .authz
+                .describe(project, table, role, changed, DESCRIBE_DEADLINE);
             asked.await.map(Arc::new)
         });
         let answer = answer.await.clone();
         if answer.is_err() {
             let mut known = self.known.lock();
-            if known.entries.get(&key).is_some_and(|held| Arc::ptr_eq(held, &entry)) {
+            if known
+                .entries
+                .get(&key)
+                .is_some_and(|held| Arc::ptr_eq(held, &entry))
+            {
                 known.entries.remove(&key);
             }
         }
@@ -82,7 +91,12 @@ impl Tables {
 
     /// The last change of tables that was heard of in a project.
     pub fn changed_at(&self, project: &ProjectId) -> Position {
-        self.known.lock().changes.get(project).copied().unwrap_or_default()
+        self.known
+            .lock()
+            .changes
+            .get(project)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Tables of a project changed: what was known of it is forgotten, and authz is told the
@@ -112,7 +126,10 @@ impl Tables {
         if known.entries.len() >= ENTRIES_SWEEP {
             known.entries.retain(|_, entry| holds(entry));
         }
-        let entry = Arc::new(Entry { asked_at: now, answer: OnceCell::new() });
+        let entry = Arc::new(Entry {
+            asked_at: now,
+            answer: OnceCell::new(),
+        });
         known.entries.insert(key.clone(), Arc::clone(&entry));
         (entry, changed)
     }

@@ -54,7 +54,11 @@ impl Track {
         if continuity != Continuity::Stale {
             self.down = false;
         }
-        if was_down && continuity == Continuity::Continues { Continuity::Hole } else { continuity }
+        if was_down && continuity == Continuity::Continues {
+            Continuity::Hole
+        } else {
+            continuity
+        }
     }
 
     /// The owner's farewell, with the last position that it used.
@@ -95,7 +99,10 @@ impl Track {
     }
 
     fn reach(&mut self, position: Position) {
-        self.last = Some(Last { epoch: position.epoch, seq: Some(position.seq) });
+        self.last = Some(Last {
+            epoch: position.epoch,
+            seq: Some(position.seq),
+        });
     }
 }
 

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::ws::Utf8Bytes;
 use realtime_core::code::{GapReason, Hint};
-use realtime_core::wire::phoenix::{
-    Ref, Serializer, SystemFrame, SystemStatus, TOPIC_PREFIX, system_frame,
-};
+use realtime_core::wire::phoenix::{Ref, Serializer, SystemFrame, SystemStatus, TOPIC_PREFIX, system_frame};
 
 /// One join of one topic within a session: a later join of the topic has another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,7 +39,13 @@ impl ChannelTag {
         message: &str,
         extra: &[(&str, &str)],
     ) -> Utf8Bytes {
-        let frame = SystemFrame { extension, status, message, channel: self.subtopic(), extra };
+        let frame = SystemFrame {
+            extension,
+            status,
+            message,
+            channel: self.subtopic(),
+            extra,
+        };
         system_frame(self.serializer, &self.join_ref, &self.topic, &frame).into()
     }
 
@@ -54,7 +58,13 @@ impl ChannelTag {
     }
 
     /// Something that the subscriber should know; `binding` is the index of the binding it is about.
-    pub fn hint(&self, hint: Hint, binding: Option<usize>, message: &str, extra: &[(&str, &str)]) -> Utf8Bytes {
+    pub fn hint(
+        &self,
+        hint: Hint,
+        binding: Option<usize>,
+        message: &str,
+        extra: &[(&str, &str)],
+    ) -> Utf8Bytes {
         let code = format!("\"{}\"", hint.as_str());
         let binding = binding.map(|index| index.to_string());
         let mut all = vec![("code", code.as_str())];
@@ -66,6 +76,11 @@ impl ChannelTag {
     /// The feed is live for this channel, which runs as `role`.
     pub fn subscribed(&self, role: &str) -> Utf8Bytes {
         let role = serde_json::to_string(role).unwrap_or_else(|_| "null".into());
-        self.system("postgres_changes", SystemStatus::Ok, "Subscribed to PostgreSQL", &[("role", &role)])
+        self.system(
+            "postgres_changes",
+            SystemStatus::Ok,
+            "Subscribed to PostgreSQL",
+            &[("role", &role)],
+        )
     }
 }

@@ -81,7 +81,11 @@ struct Entry {
 impl Outbox {
     /// An empty outbox.
     pub fn new(limits: OutboxLimits) -> Self {
-        Self { limits, queues: Mutex::default(), filled: Notify::new() }
+        Self {
+            limits,
+            queues: Mutex::default(),
+            filled: Notify::new(),
+        }
     }
 
     /// Adds a reply or a notice, which goes out ahead of waiting changes. A client that
@@ -92,7 +96,10 @@ impl Outbox {
             if queues.control.len() < CONTROL_FRAMES_MAX {
                 queues.control.push_back(frame);
             } else {
-                queues.end(CloseReason { code: 1013, reason: "replies are not read: try again later" });
+                queues.end(CloseReason {
+                    code: 1013,
+                    reason: "replies are not read: try again later",
+                });
             }
         }
         drop(queues);
@@ -210,7 +217,10 @@ impl Queues {
                 self.queue(tag.key, tag.gap(reason));
             }
         }
-        Batch { frames, close: self.close }
+        Batch {
+            frames,
+            close: self.close,
+        }
     }
 }
 

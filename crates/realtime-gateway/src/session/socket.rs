@@ -141,7 +141,10 @@ impl Session {
                 break;
             }
         }
-        self.outbox.close(CloseReason { code: 1012, reason: "the session is over" });
+        self.outbox.close(CloseReason {
+            code: 1012,
+            reason: "the session is over",
+        });
         // The writer sends the close; a peer that has gone needs no answer.
         let ended = timeout(limits.write_deadline() + CLOSE_DEADLINE, async {
             let written = (&mut writer).await;
@@ -162,7 +165,8 @@ impl Session {
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) => return false,
         };
         self.gateway.metrics().frames_in.inc();
-        self.turn(decoded.map_or_else(Input::Unparsable, Input::Frame)).await
+        self.turn(decoded.map_or_else(Input::Unparsable, Input::Frame))
+            .await
     }
 
     async fn on_news(&mut self, news: BTreeMap<ChannelKey, u64>) -> bool {
@@ -193,7 +197,11 @@ impl Session {
             return self.end(1012, "the project's configuration changed");
         };
         let limits = Arc::clone(self.gateway.limits());
-        let context = Context { now_ms: self.gateway.now_ms(), verifier: &verifier, limits: &limits };
+        let context = Context {
+            now_ms: self.gateway.now_ms(),
+            verifier: &verifier,
+            limits: &limits,
+        };
         let effects = self.state.on(input, &context);
         self.count_channels(self.state.channels());
         for effect in effects {
@@ -212,15 +220,29 @@ impl Session {
                 tracing::debug!(project = %self.project, %error, "a frame was dropped");
             }
             Effect::Close(reason) => return self.end(reason.code, reason.reason),
-            Effect::Prepare { channel, generation, claims, bindings } => {
+            Effect::Prepare {
+                channel,
+                generation,
+                claims,
+                bindings,
+            } => {
                 let (gateway, project) = (self.gateway.clone(), self.project.clone());
                 self.work.push(Box::pin(async move {
                     let tables = gateway.registry().tables();
                     let prepared = prepare(tables, gateway.interner(), &project, &claims, &bindings);
-                    Input::Prepared { channel, generation, result: prepared.await }
+                    Input::Prepared {
+                        channel,
+                        generation,
+                        result: prepared.await,
+                    }
                 }));
             }
-            Effect::Subscribe { tag, generation, claims, prepared } => {
+            Effect::Subscribe {
+                tag,
+                generation,
+                claims,
+                prepared,
+            } => {
                 self.subscribed.insert(tag.key, ());
                 let command = Command::Subscribe(Box::new(Subscription {
                     session: self.id,
@@ -233,9 +255,19 @@ impl Session {
                 }));
                 return self.tell(command).await;
             }
-            Effect::Identify { channel, generation, claims } => {
+            Effect::Identify {
+                channel,
+                generation,
+                claims,
+            } => {
                 let subscriber = self.subscriber(channel);
-                return self.tell(Command::Identify { subscriber, claims, generation }).await;
+                return self
+                    .tell(Command::Identify {
+                        subscriber,
+                        claims,
+                        generation,
+                    })
+                    .await;
             }
             Effect::Suspend { channel } => {
                 if self.subscribed.contains_key(&channel) {
@@ -262,7 +294,9 @@ impl Session {
 
     /// Tells the feed; a feed that has ended ends the session, so that the client comes back to a new one.
     async fn tell(&mut self, command: Command) -> bool {
-        let feed = self.feed.get_or_insert_with(|| self.gateway.registry().feed(&self.project));
+        let feed = self
+            .feed
+            .get_or_insert_with(|| self.gateway.registry().feed(&self.project));
         let told = feed.send(command).await;
         told.is_err() && self.end(1012, "the change feed restarts")
     }
@@ -281,7 +315,10 @@ impl Session {
     }
 
     fn subscriber(&self, channel: ChannelKey) -> SubscriberId {
-        SubscriberId { session: self.id, channel }
+        SubscriberId {
+            session: self.id,
+            channel,
+        }
     }
 
     fn count_channels(&mut self, channels: usize) {
@@ -348,7 +385,10 @@ impl Writer {
         sink: &mut (impl Sink<Message, Error = E> + Unpin),
         batch: Batch,
     ) -> Result<(), E> {
-        self.gateway.metrics().frames_out.inc_by(batch.frames.len() as u64);
+        self.gateway
+            .metrics()
+            .frames_out
+            .inc_by(batch.frames.len() as u64);
         for frame in batch.frames {
             sink.feed(Message::Text(frame)).await?;
         }
@@ -358,12 +398,22 @@ impl Writer {
     /// The peer takes no bytes any more.
     async fn give_up<E>(&self, sink: &mut (impl Sink<Message, Error = E> + Unpin)) {
         self.gateway.metrics().close("stuck");
-        end(sink, CloseReason { code: 1013, reason: "too slow: try again later" }).await;
+        end(
+            sink,
+            CloseReason {
+                code: 1013,
+                reason: "too slow: try again later",
+            },
+        )
+        .await;
     }
 }
 
 async fn end<E>(sink: &mut (impl Sink<Message, Error = E> + Unpin), reason: CloseReason) {
-    let frame = CloseFrame { code: reason.code, reason: reason.reason.into() };
+    let frame = CloseFrame {
+        code: reason.code,
+        reason: reason.reason.into(),
+    };
     // A peer that does not take the close gets none: the socket is dropped either way.
     let _ = timeout(CLOSE_DEADLINE, async {
         let _ = sink.send(Message::Close(Some(frame))).await;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use axum::extract::ws::Utf8Bytes;
 use realtime_core::claims::Claims;
 use realtime_core::wire::phoenix::{
-    BindingParams, CONTROL_TOPIC, ClientFrame, FrameError, Ref, Serializer, SystemStatus, access_token, close_frame,
-    reply_error, reply_ok,
+    BindingParams, CONTROL_TOPIC, ClientFrame, FrameError, Ref, Serializer, SystemStatus, access_token,
+    close_frame, reply_error, reply_ok,
 };
 use rustc_hash::FxBuildHasher;
 
@@ -143,7 +143,12 @@ enum Phase {
     /// The join waits for its bindings to be looked up.
     Preparing { reference: Ref, wait: Option<Wait> },
     /// The join's reply waits for the feed.
-    Waiting { reference: Ref, wait: Wait, response: String, hints: Vec<Utf8Bytes> },
+    Waiting {
+        reference: Ref,
+        wait: Wait,
+        response: String,
+        hints: Vec<Utf8Bytes>,
+    },
     /// The join was answered.
     Joined,
 }
@@ -173,7 +178,11 @@ impl SessionState {
         match input {
             Input::Frame(frame) => self.on_frame(&frame, context, &mut effects),
             Input::Unparsable(error) => effects.push(Effect::CountUnparsable(error)),
-            Input::Prepared { channel, generation, result } => {
+            Input::Prepared {
+                channel,
+                generation,
+                result,
+            } => {
                 self.on_prepared(channel, generation, result, context, &mut effects);
             }
             Input::Live { channel, generation } => self.on_live(channel, generation, &mut effects),
@@ -186,9 +195,17 @@ impl SessionState {
 
     /// When the state wants its next [`Input::Tick`] at the latest, in milliseconds since 1970.
     pub fn next_tick_ms(&self, limits: &Limits) -> Option<u64> {
-        let expiries = self.channels.values().map(|channel| channel.identity.expires_at_ms);
-        let waits = self.channels.values().filter_map(|channel| Some(channel.phase.wait()?.deadline_ms));
-        let unjoined = self.unjoined_since_ms.map(|since| since + limits.unjoined_seconds_max * 1_000);
+        let expiries = self
+            .channels
+            .values()
+            .map(|channel| channel.identity.expires_at_ms);
+        let waits = self
+            .channels
+            .values()
+            .filter_map(|channel| Some(channel.phase.wait()?.deadline_ms));
+        let unjoined = self
+            .unjoined_since_ms
+            .map(|since| since + limits.unjoined_seconds_max * 1_000);
         expiries.chain(waits).chain(unjoined).min()
     }
 
@@ -214,10 +231,13 @@ impl SessionState {
     }
 
     fn on_leave(&mut self, frame: &ClientFrame, effects: &mut Vec<Effect>) {
-        effects.push(self.reply_ok(frame, "{}"));
-        let leaves = self.channels.get(&*frame.topic).is_some_and(|channel| !channel.is_stale(&frame.join_ref));
+        let channel = self.channels.get(&*frame.topic);
+        let join_ref = channel.map_or(&Ref::NULL, |_| &frame.join_ref);
+        let leaves = channel.is_some_and(|channel| !channel.is_stale(&frame.join_ref));
+        let reply = reply_ok(self.serializer, join_ref, &frame.reference, &frame.topic, "{}");
+        // The reply first: the order that clients expect.
+        effects.push(Effect::Send(reply.into()));
         if leaves {
-            // The reply first: the order that clients expect.
             self.close(&frame.topic, effects);
         }
     }
@@ -232,7 +252,9 @@ impl SessionState {
             Ok(identity) => identity,
             Err(error) => return self.end(&frame.topic, &error, effects),
         };
-        let Some(channel) = self.channels.get_mut(&*frame.topic) else { return };
+        let Some(channel) = self.channels.get_mut(&*frame.topic) else {
+            return;
+        };
         if channel.identity.claims.fingerprint() == identity.claims.fingerprint() {
             return;
         }
@@ -243,13 +265,17 @@ impl SessionState {
             return;
         }
         if channel.looking_up {
-            effects.push(Effect::Suspend { channel: channel.tag.key });
+            effects.push(Effect::Suspend {
+                channel: channel.tag.key,
+            });
         } else if same_role {
             effects.push(channel.identify());
         } else {
             // Another role may read other columns: its filters are looked up anew, and until
             // then the channel gets nothing.
-            effects.push(Effect::Suspend { channel: channel.tag.key });
+            effects.push(Effect::Suspend {
+                channel: channel.tag.key,
+            });
             effects.push(channel.prepare());
         }
     }
@@ -262,7 +288,9 @@ impl SessionState {
         context: &Context<'_>,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(channel) = self.channels.values_mut().find(|channel| channel.tag.key == key) else { return };
+        let Some(channel) = self.channels.values_mut().find(|channel| channel.tag.key == key) else {
+            return;
+        };
         channel.looking_up = false;
         if channel.generation != generation {
             return effects.push(channel.prepare());
@@ -282,7 +310,9 @@ impl SessionState {
     /// A join that cannot be is answered; a channel that was joined already ends, and where it
     /// may work again the client is made to join again.
     fn on_unprepared(&mut self, topic: &str, error: &PrepareError, effects: &mut Vec<Effect>) {
-        let Some(channel) = self.channels.remove(topic) else { return };
+        let Some(channel) = self.channels.remove(topic) else {
+            return;
+        };
         let tag = &channel.tag;
         effects.push(Effect::Unsubscribe { channel: tag.key });
         match &channel.phase {
@@ -292,7 +322,12 @@ impl SessionState {
             Phase::Joined if error.is_passing() => effects.push(tag.phx_error()),
             Phase::Joined => {
                 let message = error.to_string();
-                effects.push(Effect::Send(tag.system("postgres_changes", SystemStatus::Error, &message, &[])));
+                effects.push(Effect::Send(tag.system(
+                    "postgres_changes",
+                    SystemStatus::Error,
+                    &message,
+                    &[],
+                )));
                 effects.push(tag.phx_close());
             }
         }
@@ -300,9 +335,15 @@ impl SessionState {
 
     fn on_live(&mut self, key: ChannelKey, generation: u64, effects: &mut Vec<Effect>) {
         let live = self.channels.values_mut().find(|channel| channel.tag.key == key);
-        let Some(channel) = live.filter(|channel| channel.generation == generation) else { return };
-        if let Phase::Waiting { reference, response, hints, .. } =
-            std::mem::replace(&mut channel.phase, Phase::Joined)
+        let Some(channel) = live.filter(|channel| channel.generation == generation) else {
+            return;
+        };
+        if let Phase::Waiting {
+            reference,
+            response,
+            hints,
+            ..
+        } = std::mem::replace(&mut channel.phase, Phase::Joined)
         {
             effects.push(channel.tag.reply_ok(&reference, &response));
             effects.extend(hints.into_iter().map(Effect::Send));
@@ -313,37 +354,69 @@ impl SessionState {
 
     fn on_tick(&mut self, context: &Context<'_>, effects: &mut Vec<Effect>) {
         let now_ms = context.now_ms;
-        let over = |channel: &Channel| channel.identity.expiry(now_ms).map(|e| (channel.tag.topic.clone(), e));
+        let over = |channel: &Channel| {
+            channel
+                .identity
+                .expiry(now_ms)
+                .map(|e| (channel.tag.topic.clone(), e))
+        };
         let expired: Vec<(Arc<str>, TokenError)> = self.channels.values().filter_map(over).collect();
         for (topic, error) in expired {
             self.end(&topic, &error, effects);
         }
-        let late = |channel: &&Channel| channel.phase.wait().is_some_and(|wait| now_ms >= wait.deadline_ms);
-        let late: Vec<Arc<str>> = self.channels.values().filter(late).map(|c| c.tag.topic.clone()).collect();
+        let late = |channel: &&Channel| {
+            channel
+                .phase
+                .wait()
+                .is_some_and(|wait| now_ms >= wait.deadline_ms)
+        };
+        let late: Vec<Arc<str>> = self
+            .channels
+            .values()
+            .filter(late)
+            .map(|c| c.tag.topic.clone())
+            .collect();
         for topic in late {
             self.time_out(&topic, effects);
         }
         let unjoined_max_ms = context.limits.unjoined_seconds_max * 1_000;
-        if self.unjoined_since_ms.is_some_and(|since| now_ms >= since + unjoined_max_ms) {
-            effects.push(Effect::Close(CloseReason { code: 1012, reason: "no channel was joined" }));
+        if self
+            .unjoined_since_ms
+            .is_some_and(|since| now_ms >= since + unjoined_max_ms)
+        {
+            effects.push(Effect::Close(CloseReason {
+                code: 1012,
+                reason: "no channel was joined",
+            }));
         }
     }
 
     fn time_out(&mut self, topic: &str, effects: &mut Vec<Effect>) {
-        let Some(channel) = self.channels.remove(topic) else { return };
-        let (Phase::Preparing { reference, wait: Some(wait) } | Phase::Waiting { reference, wait, .. }) =
-            &channel.phase
+        let Some(channel) = self.channels.remove(topic) else {
+            return;
+        };
+        let (Phase::Preparing {
+            reference,
+            wait: Some(wait),
+        }
+        | Phase::Waiting { reference, wait, .. }) = &channel.phase
         else {
             return;
         };
-        let error = PrepareError::Timeout { waited_ms: wait.asked_ms };
-        effects.push(Effect::Unsubscribe { channel: channel.tag.key });
+        let error = PrepareError::Timeout {
+            waited_ms: wait.asked_ms,
+        };
+        effects.push(Effect::Unsubscribe {
+            channel: channel.tag.key,
+        });
         effects.push(channel.tag.reply_error(reference, &error.to_string()));
     }
 
     /// Ends a channel whose token has ended, or which was given one that is refused.
     fn end(&mut self, topic: &str, error: &TokenError, effects: &mut Vec<Effect>) {
-        let Some(channel) = self.channels.remove(topic) else { return };
+        let Some(channel) = self.channels.remove(topic) else {
+            return;
+        };
         let tag = &channel.tag;
         effects.push(Effect::Unsubscribe { channel: tag.key });
         match &channel.phase {
@@ -351,7 +424,12 @@ impl SessionState {
                 effects.push(tag.reply_error(reference, &error.to_string()));
             }
             Phase::Joined => {
-                effects.push(Effect::Send(tag.system("system", SystemStatus::Error, &error.message, &[])));
+                effects.push(Effect::Send(tag.system(
+                    "system",
+                    SystemStatus::Error,
+                    &error.message,
+                    &[],
+                )));
                 effects.push(tag.phx_close());
             }
         }
@@ -359,8 +437,12 @@ impl SessionState {
 
     /// Ends a channel without a reason, as its client asked.
     fn close(&mut self, topic: &str, effects: &mut Vec<Effect>) {
-        let Some(channel) = self.channels.remove(topic) else { return };
-        effects.push(Effect::Unsubscribe { channel: channel.tag.key });
+        let Some(channel) = self.channels.remove(topic) else {
+            return;
+        };
+        effects.push(Effect::Unsubscribe {
+            channel: channel.tag.key,
+        });
         effects.push(channel.tag.phx_close());
     }
 
@@ -373,7 +455,11 @@ impl SessionState {
     }
 
     fn reply_error(&self, to: &ClientFrame, reason: &str) -> Effect {
-        let join_ref = if reason == "unmatched topic" { &Ref::NULL } else { &to.join_ref };
+        let join_ref = if reason == "unmatched topic" {
+            &Ref::NULL
+        } else {
+            &to.join_ref
+        };
         Effect::Send(reply_error(self.serializer, join_ref, &to.reference, &to.topic, reason).into())
     }
 
@@ -387,7 +473,10 @@ impl SessionState {
 
     /// What holds after every turn.
     fn is_valid(&self, limits: &Limits) -> bool {
-        let keyed = self.channels.iter().all(|(topic, channel)| *topic == channel.tag.topic);
+        let keyed = self
+            .channels
+            .iter()
+            .all(|(topic, channel)| *topic == channel.tag.topic);
         keyed
             && self.channels.len() <= limits.socket_channels_max as usize
             && self.channels.is_empty() == self.unjoined_since_ms.is_some()
@@ -433,10 +522,22 @@ impl Channel {
         let response = prepared.response();
         let hints = prepared.hints(&self.tag);
         match std::mem::replace(&mut self.phase, Phase::Joined) {
-            Phase::Preparing { reference, wait: Some(wait) } | Phase::Waiting { reference, wait, .. } => {
-                self.phase = Phase::Waiting { reference, wait, response, hints };
+            Phase::Preparing {
+                reference,
+                wait: Some(wait),
             }
-            Phase::Preparing { reference, wait: None } => {
+            | Phase::Waiting { reference, wait, .. } => {
+                self.phase = Phase::Waiting {
+                    reference,
+                    wait,
+                    response,
+                    hints,
+                };
+            }
+            Phase::Preparing {
+                reference,
+                wait: None,
+            } => {
                 effects.push(self.tag.reply_ok(&reference, &response));
                 effects.extend(hints.into_iter().map(Effect::Send));
             }

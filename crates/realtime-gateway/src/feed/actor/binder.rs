@@ -46,7 +46,13 @@ struct Failed {
 
 impl Binder {
     pub fn new(project: ProjectId, tables: Tables) -> Self {
-        Self { project, tables, clean: FxHashMap::default(), failed: FxHashMap::default(), in_doubt: false }
+        Self {
+            project,
+            tables,
+            clean: FxHashMap::default(),
+            failed: FxHashMap::default(),
+            in_doubt: false,
+        }
     }
 
     /// Changes of tables may have been missed.
@@ -96,7 +102,11 @@ impl Binder {
         if self.clean.get(table) == Some(&event.relid) {
             return None;
         }
-        if self.failed.get(table).is_some_and(|failed| failed.at.elapsed() < RETRY_AFTER) {
+        if self
+            .failed
+            .get(table)
+            .is_some_and(|failed| failed.at.elapsed() < RETRY_AFTER)
+        {
             return None;
         }
         let roles = subscribers.filtering_roles(table);
@@ -122,7 +132,13 @@ impl Binder {
             self.clean.insert(event.table.clone(), event.relid);
         } else {
             let without_facts = rebound.without_facts.clone();
-            self.failed.insert(event.table.clone(), Failed { at: Instant::now(), without_facts });
+            self.failed.insert(
+                event.table.clone(),
+                Failed {
+                    at: Instant::now(),
+                    without_facts,
+                },
+            );
         }
         rebound
     }

@@ -64,13 +64,22 @@ impl SessionState {
             let text = format!("topic: must be at most {} bytes", limits.topic_bytes_max);
             return refuse(Code::TopicNameRequired, text);
         }
-        if !self.joins.admit(context.now_ms, limits.socket_joins_per_second_max) {
+        if !self
+            .joins
+            .admit(context.now_ms, limits.socket_joins_per_second_max)
+        {
             let max = limits.socket_joins_per_second_max;
-            return refuse(Code::TooManyJoins, format!("Too many joins per second (at most {max} on a socket)"));
+            return refuse(
+                Code::TooManyJoins,
+                format!("Too many joins per second (at most {max} on a socket)"),
+            );
         }
         if self.channels.len() >= limits.socket_channels_max as usize {
             let max = limits.socket_channels_max;
-            return refuse(Code::TooManyChannels, format!("Too many channels (at most {max} on a socket)"));
+            return refuse(
+                Code::TooManyChannels,
+                format!("Too many channels (at most {max} on a socket)"),
+            );
         }
         let config = JoinConfig::parse(frame.payload.json(), subtopic);
         let identity = match &config.access_token {
@@ -80,7 +89,10 @@ impl SessionState {
         let identity = identity.map_err(|error| error.to_string())?;
         if config.bindings.len() > limits.channel_bindings_max as usize {
             let max = limits.channel_bindings_max;
-            return refuse(Code::InvalidBinding, format!("postgres_changes: at most {max} bindings on a channel"));
+            return refuse(
+                Code::InvalidBinding,
+                format!("postgres_changes: at most {max} bindings on a channel"),
+            );
         }
         let mut bindings = Vec::with_capacity(config.bindings.len());
         for (index, json) in config.bindings.iter().enumerate() {
@@ -89,8 +101,15 @@ impl SessionState {
                 Err(error) => return refuse(Code::InvalidBinding, format!("binding {index}: {error}")),
             }
         }
-        let wait = config.wait_ms.map(|asked_ms| Wait { deadline_ms: context.now_ms + asked_ms, asked_ms });
-        Ok(Join { identity, bindings: bindings.into(), wait })
+        let wait = config.wait_ms.map(|asked_ms| Wait {
+            deadline_ms: context.now_ms + asked_ms,
+            asked_ms,
+        });
+        Ok(Join {
+            identity,
+            bindings: bindings.into(),
+            wait,
+        })
     }
 
     fn open(&mut self, frame: &ClientFrame, join: Join, effects: &mut Vec<Effect>) {
@@ -113,7 +132,10 @@ impl SessionState {
         if channel.bindings.is_empty() {
             effects.push(tag.reply_ok(&frame.reference, r#"{"postgres_changes":[]}"#));
         } else {
-            channel.phase = Phase::Preparing { reference: frame.reference.clone(), wait: join.wait };
+            channel.phase = Phase::Preparing {
+                reference: frame.reference.clone(),
+                wait: join.wait,
+            };
             effects.push(channel.prepare());
         }
         self.channels.insert(Arc::clone(&tag.topic), channel);
