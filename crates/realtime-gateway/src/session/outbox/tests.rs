@@ -63,7 +63,10 @@ async fn a_full_outbox_drops_until_half_empty_and_then_says_so_once_per_channel(
     // Half empty: the notices stand behind what waited and before what comes.
     assert_eq!(outbox.push_data(&a, "after".into()), Pushed::Queued);
     let rest = texts(&outbox, 10).await;
-    assert_eq!([rest[0].as_str(), rest[3].as_str(), rest[6].as_str()], ["a4", "a7", "after"]);
+    assert_eq!(
+        [rest[0].as_str(), rest[3].as_str(), rest[6].as_str()],
+        ["a4", "a7", "after"]
+    );
     assert!(is_gap(&rest[4], "slow_reader") && rest[4].contains("realtime:c1"));
     assert!(is_gap(&rest[5], "slow_reader") && rest[5].contains("realtime:c2"));
     assert_eq!(rest.len(), 7);

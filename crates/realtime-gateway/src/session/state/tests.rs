@@ -174,30 +174,54 @@ fn check(actual: &str, expect: Expect) {
 #[test]
 fn a_join_is_answered_before_it_is_subscribed_and_told_when_live() {
     let mut script = Script::new(Serializer::V2);
-    check(&script.send(&join("6", NOTES, None)), expect!["prepare ChannelKey(0) 0 Role(anon) 1"]);
-    check(&script.prepared(0, None), expect![[r#"
+    check(
+        &script.send(&join("6", NOTES, None)),
+        expect!["prepare ChannelKey(0) 0 Role(anon) 1"],
+    );
+    check(
+        &script.prepared(0, None),
+        expect![[r#"
         ["6","6","realtime:room","phx_reply",{"status":"ok","response":{"postgres_changes":[{"event":"*","schema":"public","table":"notes","id":1}]}}]
-        subscribe ChannelKey(0) 0 Role(anon)"#]]);
-    check(&script.live(0, 0), expect![[r#"["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#]]);
+        subscribe ChannelKey(0) 0 Role(anon)"#]],
+    );
+    check(
+        &script.live(0, 0),
+        expect![[
+            r#"["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#
+        ]],
+    );
     // A later "live", as after a recovery, is told again.
-    check(&script.live(0, 0), expect![[r#"["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#]]);
+    check(
+        &script.live(0, 0),
+        expect![[
+            r#"["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#
+        ]],
+    );
 }
 
 #[test]
 fn a_join_of_the_first_version_has_no_join_ref() {
     let mut script = Script::new(Serializer::V1);
     let join = r#"{"topic":"realtime:room","event":"phx_join","payload":{"config":{}},"ref":null}"#;
-    check(&script.send(join), expect![[r#"{"topic":"realtime:room","event":"phx_reply","payload":{"status":"ok","response":{"postgres_changes":[]}},"ref":null}"#]]);
+    check(
+        &script.send(join),
+        expect![[
+            r#"{"topic":"realtime:room","event":"phx_reply","payload":{"status":"ok","response":{"postgres_changes":[]}},"ref":null}"#
+        ]],
+    );
 }
 
 #[test]
 fn bindings_that_cannot_emit_are_hinted_after_the_reply() {
     let mut script = Script::new(Serializer::V2);
     script.send(&join("6", NOTES, None));
-    check(&script.prepared(0, Some(Hint::NoSuchTable)), expect![[r#"
+    check(
+        &script.prepared(0, Some(Hint::NoSuchTable)),
+        expect![[r#"
         ["6","6","realtime:room","phx_reply",{"status":"ok","response":{"postgres_changes":[{"event":"*","schema":"public","table":"notes","id":1}]}}]
         ["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"There is no such table yet: changes arrive once it exists","channel":"room","code":"no_such_table","binding":0}]
-        subscribe ChannelKey(0) 0 Role(anon)"#]]);
+        subscribe ChannelKey(0) 0 Role(anon)"#]],
+    );
 }
 
 #[test]
@@ -208,17 +232,26 @@ fn a_join_that_waits_is_answered_when_the_feed_is_live() {
     );
     let join = format!(r#"["6","7","realtime:room","phx_join",{payload}]"#);
     script.send(&join);
-    check(&script.prepared(0, None), expect!["subscribe ChannelKey(0) 0 Role(anon)"]);
-    check(&script.live(0, 0), expect![[r#"
+    check(
+        &script.prepared(0, None),
+        expect!["subscribe ChannelKey(0) 0 Role(anon)"],
+    );
+    check(
+        &script.live(0, 0),
+        expect![[r#"
         ["6","7","realtime:room","phx_reply",{"status":"ok","response":{"postgres_changes":[{"event":"*","schema":"public","table":"notes","id":1}]}}]
-        ["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#]]);
+        ["6",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"anon"}]"#]],
+    );
     // Again, and this time the feed does not come up.
     script.send(&join);
     script.prepared(1, None);
     check(&script.pass(499), expect![[r#""#]]);
-    check(&script.pass(1), expect![[r#"
+    check(
+        &script.pass(1),
+        expect![[r#"
         Unsubscribe { channel: ChannelKey(1) }
-        ["6","7","realtime:room","phx_reply",{"status":"error","response":{"reason":"PostgresChangesSubscribeTimeout: Timed out after 500ms waiting for the postgres_changes subscription"}}]"#]]);
+        ["6","7","realtime:room","phx_reply",{"status":"error","response":{"reason":"PostgresChangesSubscribeTimeout: Timed out after 500ms waiting for the postgres_changes subscription"}}]"#]],
+    );
     assert_eq!(script.live(1, 0), "");
 }
 
@@ -235,15 +268,21 @@ fn heartbeats_and_unknown_topics_and_events() {
     );
     check(
         &script.send(r#"["1","2","realtime:nowhere","broadcast",{}]"#),
-        expect![[r#"[null,"2","realtime:nowhere","phx_reply",{"status":"error","response":{"reason":"unmatched topic"}}]"#]],
+        expect![[
+            r#"[null,"2","realtime:nowhere","phx_reply",{"status":"error","response":{"reason":"unmatched topic"}}]"#
+        ]],
     );
     check(
         &script.send(r#"["1","2","other:room","phx_join",{}]"#),
-        expect![[r#"[null,"2","other:room","phx_reply",{"status":"error","response":{"reason":"unmatched topic"}}]"#]],
+        expect![[
+            r#"[null,"2","other:room","phx_reply",{"status":"error","response":{"reason":"unmatched topic"}}]"#
+        ]],
     );
     check(
         &script.send(r#"["1","2","realtime:","phx_join",{}]"#),
-        expect![[r#"["1","2","realtime:","phx_reply",{"status":"error","response":{"reason":"TopicNameRequired: You must provide a topic name"}}]"#]],
+        expect![[
+            r#"["1","2","realtime:","phx_reply",{"status":"error","response":{"reason":"TopicNameRequired: You must provide a topic name"}}]"#
+        ]],
     );
     check(&script.send("not a frame"), expect!["CountUnparsable(Malformed)"]);
     script.joined(None);
@@ -255,7 +294,7 @@ fn a_leave_is_answered_and_then_the_channel_closes() {
     let mut script = Script::new(Serializer::V2);
     check(
         &script.send(r#"["1","2","realtime:room","phx_leave",{}]"#),
-        expect![[r#"["1","2","realtime:room","phx_reply",{"status":"ok","response":{}}]"#]],
+        expect![[r#"[null,"2","realtime:room","phx_reply",{"status":"ok","response":{}}]"#]],
     );
     script.joined(None);
     check(
@@ -272,10 +311,13 @@ fn a_leave_is_answered_and_then_the_channel_closes() {
 fn a_second_join_closes_the_first_by_its_own_reference() {
     let mut script = Script::new(Serializer::V2);
     script.joined(None);
-    check(&script.send(&join("2", NOTES, None)), expect![[r#"
+    check(
+        &script.send(&join("2", NOTES, None)),
+        expect![[r#"
         Unsubscribe { channel: ChannelKey(0) }
         ["1","1","realtime:room","phx_close",{}]
-        prepare ChannelKey(1) 0 Role(anon) 1"#]]);
+        prepare ChannelKey(1) 0 Role(anon) 1"#]],
+    );
     // What belongs to the first join neither ends nor re-binds the second.
     let other = token("authenticated", 3_600);
     assert_eq!(script.send(&access_token_frame("1", &format!("\"{other}\""))), "");
@@ -300,7 +342,12 @@ fn a_new_token_of_the_same_role_goes_on_at_once() {
         expect!["identify ChannelKey(0) 1 Role(authenticated)"],
     );
     assert_eq!(script.live(0, 0), "", "live under the old identity is no news");
-    check(&script.live(0, 1), expect![[r#"["1",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"authenticated"}]"#]]);
+    check(
+        &script.live(0, 1),
+        expect![[
+            r#"["1",null,"realtime:room","system",{"extension":"postgres_changes","status":"ok","message":"Subscribed to PostgreSQL","channel":"room","role":"authenticated"}]"#
+        ]],
+    );
 }
 
 #[test]
@@ -316,9 +363,12 @@ fn another_role_is_looked_up_anew_and_nothing_arrives_meanwhile() {
             "{given_back}: {effects}"
         );
     }
-    check(&script.send(&access_token_frame("1", "null")), expect![[r#"
+    check(
+        &script.send(&access_token_frame("1", "null")),
+        expect![[r#"
         Suspend { channel: ChannelKey(0) }
-        prepare ChannelKey(0) 1 Role(anon) 1"#]]);
+        prepare ChannelKey(0) 1 Role(anon) 1"#]],
+    );
     // Another token while the look-up is on its way: its answer starts another.
     let next = token("service_role", 3_600);
     check(
@@ -327,8 +377,14 @@ fn another_role_is_looked_up_anew_and_nothing_arrives_meanwhile() {
     );
     let generation_1 = (1, script.asked[&ChannelKey(0)].1.clone());
     script.asked.insert(ChannelKey(0), generation_1);
-    check(&script.prepared(0, None), expect!["prepare ChannelKey(0) 2 Role(service_role) 1"]);
-    check(&script.prepared(0, None), expect!["subscribe ChannelKey(0) 2 Role(service_role)"]);
+    check(
+        &script.prepared(0, None),
+        expect!["prepare ChannelKey(0) 2 Role(service_role) 1"],
+    );
+    check(
+        &script.prepared(0, None),
+        expect!["subscribe ChannelKey(0) 2 Role(service_role)"],
+    );
 }
 
 #[test]
@@ -364,10 +420,13 @@ fn an_expired_token_ends_its_own_channel_only() {
     script.send(&other);
     assert_eq!(script.state.next_tick_ms(&script.limits), Some(START_MS + 3_000));
     assert_eq!(script.pass(2_999), "");
-    check(&script.pass(1), expect![[r#"
+    check(
+        &script.pass(1),
+        expect![[r#"
         Unsubscribe { channel: ChannelKey(0) }
         ["1",null,"realtime:room","system",{"extension":"system","status":"error","message":"Token has expired 0 seconds ago","channel":"room"}]
-        ["1","1","realtime:room","phx_close",{}]"#]]);
+        ["1","1","realtime:room","phx_close",{}]"#]],
+    );
     assert_eq!(script.state.channels(), 1);
 }
 
@@ -376,7 +435,9 @@ fn a_join_with_an_expired_token_is_an_error_and_the_next_one_works() {
     let mut script = Script::new(Serializer::V2);
     check(
         &script.send(&join("1", NOTES, Some(&token("authenticated", -5)))),
-        expect![[r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"InvalidJWTToken: Token has expired 5 seconds ago"}}]"#]],
+        expect![[
+            r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"InvalidJWTToken: Token has expired 5 seconds ago"}}]"#
+        ]],
     );
     check(
         &script.send(&join("2", NOTES, Some(&token("authenticated", 60)))),
@@ -392,13 +453,19 @@ fn a_look_up_that_fails_answers_the_join_or_ends_the_channel() {
     };
     let mut script = Script::new(Serializer::V2);
     script.send(&join("1", NOTES, None));
-    check(&script.unprepared(0, invalid()), expect![[r#"
+    check(
+        &script.unprepared(0, invalid()),
+        expect![[r#"
         Unsubscribe { channel: ChannelKey(0) }
-        ["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: filter: must not contain empty segments (check for extra commas)"}}]"#]]);
+        ["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: filter: must not contain empty segments (check for extra commas)"}}]"#]],
+    );
     script.send(&join("2", NOTES, None));
-    check(&script.unprepared(1, PrepareError::Unavailable), expect![[r#"
+    check(
+        &script.unprepared(1, PrepareError::Unavailable),
+        expect![[r#"
         Unsubscribe { channel: ChannelKey(1) }
-        ["2","2","realtime:room","phx_reply",{"status":"error","response":{"reason":"UnableToConnectToProject: Realtime was unable to connect to the project database"}}]"#]]);
+        ["2","2","realtime:room","phx_reply",{"status":"error","response":{"reason":"UnableToConnectToProject: Realtime was unable to connect to the project database"}}]"#]],
+    );
     assert_eq!(script.state.channels(), 0);
     // On a channel that was joined: another role, under which the binding is not valid …
     for (error, last) in [(invalid(), "phx_close"), (PrepareError::Unavailable, "phx_error")] {
@@ -420,19 +487,38 @@ fn limits_are_named_by_the_codes_of_the_sdks() {
     script.limits.socket_joins_per_second_max = 4;
     script.limits.topic_bytes_max = 20;
     let long = join("1", NOTES, None).replace("realtime:room", "realtime:far too long a name");
-    check(&script.send(&long), expect![[r#"["1","1","realtime:far too long a name","phx_reply",{"status":"error","response":{"reason":"TopicNameRequired: topic: must be at most 20 bytes"}}]"#]]);
+    check(
+        &script.send(&long),
+        expect![[
+            r#"["1","1","realtime:far too long a name","phx_reply",{"status":"error","response":{"reason":"TopicNameRequired: topic: must be at most 20 bytes"}}]"#
+        ]],
+    );
     check(
         &script.send(&join("1", &format!("{NOTES},{NOTES}"), None)),
-        expect![[r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: postgres_changes: at most 1 bindings on a channel"}}]"#]],
+        expect![[
+            r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: postgres_changes: at most 1 bindings on a channel"}}]"#
+        ]],
     );
     check(
         &script.send(&join("1", r#"{"event":"TRUNCATE","schema":"public"}"#, None)),
-        expect![[r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: event: must be *, INSERT, UPDATE or DELETE"}}]"#]],
+        expect![[
+            r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: event: must be *, INSERT, UPDATE or DELETE"}}]"#
+        ]],
     );
     script.send(&join("1", NOTES, None));
     let other = join("2", NOTES, None).replace("realtime:room", "realtime:other");
-    check(&script.send(&other), expect![[r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ChannelRateLimitReached: Too many channels (at most 1 on a socket)"}}]"#]]);
-    check(&script.send(&other), expect![[r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ClientJoinRateLimitReached: Too many joins per second (at most 4 on a socket)"}}]"#]]);
+    check(
+        &script.send(&other),
+        expect![[
+            r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ChannelRateLimitReached: Too many channels (at most 1 on a socket)"}}]"#
+        ]],
+    );
+    check(
+        &script.send(&other),
+        expect![[
+            r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ClientJoinRateLimitReached: Too many joins per second (at most 4 on a socket)"}}]"#
+        ]],
+    );
     script.now_ms += 1_000;
     assert!(script.send(&other).contains("ChannelRateLimitReached"));
 }
@@ -441,7 +527,10 @@ fn limits_are_named_by_the_codes_of_the_sdks() {
 fn a_socket_without_a_channel_ends_in_the_end() {
     let mut script = Script::new(Serializer::V2);
     assert_eq!(script.pass(599_999), "");
-    check(&script.pass(1), expect![[r#"Close(CloseReason { code: 1012, reason: "no channel was joined" })"#]]);
+    check(
+        &script.pass(1),
+        expect![[r#"Close(CloseReason { code: 1012, reason: "no channel was joined" })"#]],
+    );
     let mut script = Script::new(Serializer::V2);
     script.joined(Some(&token("anon", 100_000)));
     assert_eq!(script.pass(600_000), "");
