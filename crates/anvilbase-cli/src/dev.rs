@@ -80,7 +80,11 @@ pub async fn run(args: DevArgs) -> anyhow::Result<()> {
     if let Some(mut server) = started {
         tokio::task::spawn_blocking(move || server.stop(false)).await?;
     }
-    if drained { Ok(()) } else { anyhow::bail!("tasks were left after {} s", DRAIN.as_secs()) }
+    if drained {
+        Ok(())
+    } else {
+        anyhow::bail!("tasks were left after {} s", DRAIN.as_secs())
+    }
 }
 
 async fn start(

@@ -26,7 +26,11 @@ impl Logins {
     /// # Errors
     /// The system gives no randomness.
     pub fn random() -> anyhow::Result<Self> {
-        Ok(Self { listener: Secret::random()?, prober: Secret::random()?, service: Secret::random()? })
+        Ok(Self {
+            listener: Secret::random()?,
+            prober: Secret::random()?,
+            service: Secret::random()?,
+        })
     }
 
     /// The `[database]` section for the database that `dsn` leads to.
@@ -96,6 +100,9 @@ mod tests {
         assert_eq!(config.get_dbname(), Some("my db"));
         assert_eq!(config.get_ports(), [5433]);
         assert_eq!(format!("{:?}", config.get_ssl_mode()), "Require");
-        assert_eq!(database.prober_dsn.as_ref().unwrap().config().get_password(), Some(b"p\"q".as_slice()));
+        assert_eq!(
+            database.prober_dsn.as_ref().unwrap().config().get_password(),
+            Some(b"p\"q".as_slice())
+        );
     }
 }

@@ -33,7 +33,11 @@ pub struct ProvisionArgs {
 
 /// Provisions a project's database and tells what it did.
 pub async fn run(args: ProvisionArgs) -> anyhow::Result<()> {
-    let logins = args.write_database_file.as_ref().map(|_| Logins::random()).transpose()?;
+    let logins = args
+        .write_database_file
+        .as_ref()
+        .map(|_| Logins::random())
+        .transpose()?;
     let report = install(&args.database_url, logins.as_ref(), args.rotate_channel).await?;
     print(&summary(&report))?;
     if let (Some(folder), Some(logins)) = (&args.write_database_file, &logins) {
@@ -48,10 +52,17 @@ pub async fn run(args: ProvisionArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// It cannot be reached, or refuses.
-pub async fn install(dsn: &Dsn, logins: Option<&Logins>, rotate_channel: bool) -> anyhow::Result<ProvisionReport> {
+pub async fn install(
+    dsn: &Dsn,
+    logins: Option<&Logins>,
+    rotate_channel: bool,
+) -> anyhow::Result<ProvisionReport> {
     let (mut client, connection) = connect(dsn, &PgOptions::new("anvilbase provision")).await?;
     Tasks::new().spawn("provision connection", connection.drive());
-    let mut options = ProvisionOptions { rotate_channel, ..ProvisionOptions::default() };
+    let mut options = ProvisionOptions {
+        rotate_channel,
+        ..ProvisionOptions::default()
+    };
     if let Some(logins) = logins {
         options.listener_password = Password::of(logins.listener.expose());
         options.prober_password = Password::of(logins.prober.expose());

@@ -37,7 +37,9 @@ pub struct TokenArgs {
 /// Prints a token.
 pub async fn run(args: &TokenArgs) -> anyhow::Result<()> {
     let path = &args.secret_file;
-    let text = tokio::fs::read_to_string(path).await.with_context(|| format!("--secret-file {}", path.display()))?;
+    let text = tokio::fs::read_to_string(path)
+        .await
+        .with_context(|| format!("--secret-file {}", path.display()))?;
     let secret = Secret::new(text.trim_end());
     let mut claims = match &args.claims {
         None => Map::new(),
@@ -52,19 +54,31 @@ pub async fn run(args: &TokenArgs) -> anyhow::Result<()> {
     if let Some(project) = &args.project {
         claims.insert("ref".into(), project.clone().into());
     }
-    print(&format!("{}\n", mint(&secret, &args.role, args.expires_seconds, claims)?))
+    print(&format!(
+        "{}\n",
+        mint(&secret, &args.role, args.expires_seconds, claims)?
+    ))
 }
 
 /// An HS256 token over `claims`, with a role and an expiry.
 ///
 /// # Errors
 /// The secret is empty.
-pub fn mint(secret: &Secret, role: &str, expires_seconds: u64, claims: Map<String, Value>) -> anyhow::Result<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+pub fn mint(
+    secret: &Secret,
+    role: &str,
+    expires_seconds: u64,
+    claims: Map<String, Value>,
+) -> anyhow::Result<String> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?
+        .as_secs();
     let mut claims = claims;
     claims.insert("role".into(), role.into());
     claims.insert("iat".into(), now.into());
     claims.insert("exp".into(), now.saturating_add(expires_seconds).into());
-    let key = EncodingKey::from_secret(secret.expose().as_bytes()).context("token secret: must not be empty")?;
+    let key =
+        EncodingKey::from_secret(secret.expose().as_bytes()).context("token secret: must not be empty")?;
     encode(&Header::new(Algorithm::HS256), &claims, &key).context("token: cannot be signed")
 }

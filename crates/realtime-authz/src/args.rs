@@ -17,7 +17,11 @@ use crate::tables::FactsLimits;
 #[derive(Debug, Clone, Args)]
 pub struct AuthzArgs {
     /// Address of the gRPC service. One that is not loopback needs the three TLS files.
-    #[arg(long, env = "ANVILBASE_REALTIME_AUTHZ_ADDR", default_value = "127.0.0.1:50051")]
+    #[arg(
+        long,
+        env = "ANVILBASE_REALTIME_AUTHZ_ADDR",
+        default_value = "127.0.0.1:50051"
+    )]
     pub authz_addr: SocketAddr,
     /// File with the service's certificate chain, PEM.
     #[arg(long, env = "ANVILBASE_REALTIME_AUTHZ_TLS_CERT_FILE")]
@@ -86,7 +90,9 @@ pub enum ArgsError {
     #[error("ANVILBASE_REALTIME_AUTHZ_TLS_CERT_FILE, _KEY_FILE, _CLIENT_CA_FILE: all three or none")]
     TlsIncomplete,
     /// Everybody who can reach the address could ask what anybody may see.
-    #[error("ANVILBASE_REALTIME_AUTHZ_ADDR: an address that is not loopback needs ANVILBASE_REALTIME_AUTHZ_TLS_CERT_FILE, _KEY_FILE and _CLIENT_CA_FILE")]
+    #[error(
+        "ANVILBASE_REALTIME_AUTHZ_ADDR: an address that is not loopback needs ANVILBASE_REALTIME_AUTHZ_TLS_CERT_FILE, _KEY_FILE and _CLIENT_CA_FILE"
+    )]
     TlsRequired,
     /// A TLS file cannot be read.
     #[error("{path}: {error}")]
@@ -104,7 +110,11 @@ impl AuthzArgs {
     /// # Errors
     /// See [`ArgsError`].
     pub fn tls(&self) -> Result<Option<Tls>, ArgsError> {
-        let files = [&self.authz_tls_cert_file, &self.authz_tls_key_file, &self.authz_tls_client_ca_file];
+        let files = [
+            &self.authz_tls_cert_file,
+            &self.authz_tls_key_file,
+            &self.authz_tls_client_ca_file,
+        ];
         match files {
             [Some(certificate), Some(key), Some(client_ca)] => Ok(Some(Tls {
                 certificate: read(certificate)?,
@@ -167,8 +177,8 @@ impl Default for LimitArgs {
 }
 
 fn read(path: &PathBuf) -> Result<Vec<u8>, ArgsError> {
-    std::fs::read(path).map_err(|error| ArgsError::Io { path: path.clone(), error })
+    std::fs::read(path).map_err(|error| ArgsError::Io {
+        path: path.clone(),
+        error,
+    })
 }
-
-#[cfg(test)]
-mod tests;

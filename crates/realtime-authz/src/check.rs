@@ -49,7 +49,10 @@ impl Check<'_> {
         if let Some(lease) = lease {
             lease.release().await;
         }
-        verdicts.into_iter().map(|verdict| verdict.unwrap_or_else(|| dropped(DropReason::Deadline))).collect()
+        verdicts
+            .into_iter()
+            .map(|verdict| verdict.unwrap_or_else(|| dropped(DropReason::Deadline)))
+            .collect()
     }
 
     fn by_role(&self) -> FxHashMap<&Role, Vec<usize>> {
@@ -92,7 +95,10 @@ impl Check<'_> {
     /// The facts of the event's table; a table that is gone cannot be judged any more.
     async fn facts(&self, role: &Role) -> Result<Arc<Table>, DropReason> {
         let Project { pool, facts, .. } = self.project;
-        match facts.table(pool, self.event.relid, role, self.seen, self.metrics).await {
+        match facts
+            .table(pool, self.event.relid, role, self.seen, self.metrics)
+            .await
+        {
             Ok(Some(table)) => Ok(table),
             Ok(None) => Err(DropReason::ImageUnreadable),
             Err(error) => Err(unavailable(&error, &self.project.config.id)),
@@ -108,7 +114,10 @@ impl Check<'_> {
         lease: &mut Option<Lease>,
         verdicts: &mut [Option<Judgement>],
     ) -> Vec<usize> {
-        let question = match (gate::first_step(table, self.event), table.policy.condition.as_deref()) {
+        let question = match (
+            gate::first_step(table, self.event),
+            table.policy.condition.as_deref(),
+        ) {
             (Step::Settled(verdict), _) => {
                 fill(verdicts, members, (verdict, None));
                 return Vec::new();

@@ -48,7 +48,14 @@ pub fn first_step(table: &Table, event: &ChangeEvent) -> Step {
     }
     // A deleted row can no longer be judged; only its key is shown.
     if event.operation == Operation::Delete || !table.access.rls_active {
-        return Step::Settled(settle(table, event, Sight { new: true, old: !event.is_reference() }));
+        return Step::Settled(settle(
+            table,
+            event,
+            Sight {
+                new: true,
+                old: !event.is_reference(),
+            },
+        ));
     }
     if table.policy.condition.is_none() {
         return drop(DropReason::NotVisible);
@@ -58,7 +65,11 @@ pub fn first_step(table: &Table, event: &ChangeEvent) -> Step {
     }
     if table.policy.reads.system {
         // No image carries what the policy looks at: only the row itself can be asked.
-        return if table.key.is_empty() { drop(DropReason::NoKey) } else { Step::Key };
+        return if table.key.is_empty() {
+            drop(DropReason::NoKey)
+        } else {
+            Step::Key
+        };
     }
     Step::Images
 }
@@ -82,23 +93,35 @@ pub fn settle(table: &Table, event: &ChangeEvent, sight: Sight) -> Verdict {
 /// table no longer has under that name: nobody can tell whether the role might read that one.
 fn readable(table: &Table, event: &ChangeEvent) -> Result<Readable, RowError> {
     let everything = table.columns.iter().all(|column| column.facts.readable);
-    if everything && only_known_columns(table, event.new.as_ref())? && only_known_columns(table, event.old.as_ref())? {
+    if everything
+        && only_known_columns(table, event.new.as_ref())?
+        && only_known_columns(table, event.old.as_ref())?
+    {
         return Ok(Readable::All);
     }
     let readable = table.columns.iter().filter(|column| column.facts.readable);
-    Ok(Readable::Only(Arc::from_iter(readable.map(|column| column.facts.name.clone()))))
+    Ok(Readable::Only(Arc::from_iter(
+        readable.map(|column| column.facts.name.clone()),
+    )))
 }
 
 fn only_known_columns(table: &Table, image: Option<&Row>) -> Result<bool, RowError> {
     let Some(image) = image else { return Ok(true) };
-    Ok(image.columns()?.all(|column| table.column(&column.name).is_some()))
+    Ok(image
+        .columns()?
+        .all(|column| table.column(&column.name).is_some()))
 }
 
 /// Whether a reference event says which row it refers to.
 fn carries_key(event: &ChangeEvent) -> bool {
-    let Some(key) = event.primary_key.as_deref().filter(|key| !key.is_empty()) else { return false };
-    let Some(row) = event.subject_row() else { return false };
-    key.iter().all(|column| matches!(row.get(&column.name), Ok(Some(_))))
+    let Some(key) = event.primary_key.as_deref().filter(|key| !key.is_empty()) else {
+        return false;
+    };
+    let Some(row) = event.subject_row() else {
+        return false;
+    };
+    key.iter()
+        .all(|column| matches!(row.get(&column.name), Ok(Some(_))))
 }
 
 #[cfg(test)]

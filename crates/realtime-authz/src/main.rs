@@ -26,7 +26,10 @@ async fn main() -> anyhow::Result<()> {
     let cli = Arc::new(Cli::parse());
     telemetry::init(&cli.common.log, cli.common.log_format)?;
     let tasks = Tasks::new();
-    process::run(tasks, cli.common.drain(), |tasks| async move { start(&cli, &tasks).await }).await
+    process::run(tasks, cli.common.drain(), |tasks| async move {
+        start(&cli, &tasks).await
+    })
+    .await
 }
 
 async fn start(cli: &Cli, tasks: &Tasks) -> anyhow::Result<()> {
@@ -36,6 +39,15 @@ async fn start(cli: &Cli, tasks: &Tasks) -> anyhow::Result<()> {
     let catalog = Catalog::watch(cli.common.projects_dir.clone(), cli.common.projects_poll(), tasks)?;
     realtime_authz::run(&cli.authz, catalog, &metrics, tasks).await?;
     readiness.set("serving", true);
-    admin::serve(cli.common.admin_addr, Admin { metrics, readiness, feeds: None }, tasks).await?;
+    admin::serve(
+        cli.common.admin_addr,
+        Admin {
+            metrics,
+            readiness,
+            feeds: None,
+        },
+        tasks,
+    )
+    .await?;
     Ok(())
 }

@@ -50,13 +50,33 @@ impl AuthzMetrics {
         let own = Self::default();
         let add = |name, help, counter: &Counter| metrics.register(name, help, counter.clone());
         add("authz_checks", "Check calls", &own.checks);
-        add("authz_pool_saturated", "Times that no database connection became free in time", &own.saturated);
-        add("authz_connections_opened", "Database connections opened", &own.connections_opened);
-        add("authz_connections_suspect", "Database connections closed for what their session may hold", &own.connections_suspect);
+        add(
+            "authz_pool_saturated",
+            "Times that no database connection became free in time",
+            &own.saturated,
+        );
+        add(
+            "authz_connections_opened",
+            "Database connections opened",
+            &own.connections_opened,
+        );
+        add(
+            "authz_connections_suspect",
+            "Database connections closed for what their session may hold",
+            &own.connections_suspect,
+        );
         add("authz_facts_loads", "Reads of a table's facts", &own.facts_loads);
-        metrics.register("authz_connections", "Database connections open now", own.connections.clone());
+        metrics.register(
+            "authz_connections",
+            "Database connections open now",
+            own.connections.clone(),
+        );
         metrics.register("authz_verdicts", "Verdicts by outcome", own.verdicts.clone());
-        metrics.register("authz_check_seconds", "Seconds per Check", own.check_seconds.0.clone());
+        metrics.register(
+            "authz_check_seconds",
+            "Seconds per Check",
+            own.check_seconds.0.clone(),
+        );
         own
     }
 

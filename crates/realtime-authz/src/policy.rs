@@ -55,11 +55,20 @@ pub struct Judged {
 }
 
 /// Asks a question for subjects of one role, until `deadline`.
-pub async fn judge(connection: &mut Connection, question: &Question, subjects: &[&Claims], deadline: Instant) -> Judged {
+pub async fn judge(
+    connection: &mut Connection,
+    question: &Question,
+    subjects: &[&Claims],
+    deadline: Instant,
+) -> Judged {
     let mut outcomes = Vec::with_capacity(subjects.len());
     let work = ask_all(connection, question, subjects, &mut outcomes);
     let intact = tokio::time::timeout_at(deadline, work).await.unwrap_or(false);
-    let missing = if intact || Instant::now() >= deadline { DropReason::Deadline } else { DropReason::DatabaseUnavailable };
+    let missing = if intact || Instant::now() >= deadline {
+        DropReason::Deadline
+    } else {
+        DropReason::DatabaseUnavailable
+    };
     outcomes.resize(subjects.len(), Outcome::Failed(Failure::new(missing)));
     Judged { outcomes, intact }
 }
@@ -100,7 +109,9 @@ async fn ask_all(
             }
         }
     }
-    doubtful.retain(|at| matches!(&outcomes[*at], Outcome::Failed(failure) if failure.reason == DropReason::PolicyError));
+    doubtful.retain(
+        |at| matches!(&outcomes[*at], Outcome::Failed(failure) if failure.reason == DropReason::PolicyError),
+    );
     reconsider(connection, question, subjects, outcomes, &doubtful).await
 }
 
@@ -113,7 +124,9 @@ async fn reconsider(
     outcomes: &mut [Outcome],
     doubtful: &[usize],
 ) -> bool {
-    let Some(first) = doubtful.first() else { return true };
+    let Some(first) = doubtful.first() else {
+        return true;
+    };
     if let Some(simpler) = question.simpler() {
         let asked: Vec<&Claims> = doubtful.iter().map(|at| subjects[*at]).collect();
         let mut again = Vec::with_capacity(asked.len());
@@ -123,7 +136,9 @@ async fn reconsider(
         }
         return intact;
     }
-    let Some(check) = question.image_check() else { return true };
+    let Some(check) = question.image_check() else {
+        return true;
+    };
     let statement = match connection.statement(&check.key, check.parameters()).await {
         Ok(statement) => statement,
         Err(error) => return !Failed::of(error).lost,
@@ -153,10 +168,16 @@ async fn ask(
         let rows = connection.client().query(statement, &parameters).await?;
         Ok(rows.first().and_then(|row| question.answer(row)))
     };
-    let answer = connection.as_subject(role, json, statement).await.map_err(Failed::of)?;
+    let answer = connection
+        .as_subject(role, json, statement)
+        .await
+        .map_err(Failed::of)?;
     // The role or the claims were not in force all along: whatever was answered is worth nothing.
     answer.ok_or_else(|| Failed {
-        failure: Failure { reason: DropReason::PolicyError, sqlstate: Some(NOT_IN_FORCE.into()) },
+        failure: Failure {
+            reason: DropReason::PolicyError,
+            sqlstate: Some(NOT_IN_FORCE.into()),
+        },
         lost: false,
     })
 }
@@ -173,26 +194,36 @@ struct Failed {
 impl Failed {
     fn of(error: TransactionError) -> Self {
         match error {
-            TransactionError::Lost(_) => Self { failure: Failure::new(DropReason::DatabaseUnavailable), lost: true },
+            TransactionError::Lost(_) => Self {
+                failure: Failure::new(DropReason::DatabaseUnavailable),
+                lost: true,
+            },
             TransactionError::Subject(error) if !is_lost(&error) => Self {
                 failure: match error.code() {
                     Some(&SqlState::QUERY_CANCELED) => Failure::new(DropReason::Deadline),
                     // Claims that are no text for this database are the subject's own fault; a role
                     // that the prober cannot take on can see nothing.
-                    Some(code) if code.code().starts_with("22") && *code != SqlState::INVALID_PARAMETER_VALUE => {
+                    Some(code)
+                        if code.code().starts_with("22") && *code != SqlState::INVALID_PARAMETER_VALUE =>
+                    {
                         Failure::policy(code)
                     }
                     _ => Failure::new(DropReason::NoPrivilege),
                 },
                 lost: false,
             },
-            TransactionError::Subject(error) | TransactionError::Statement(error) => Self::of_statement(&error),
+            TransactionError::Subject(error) | TransactionError::Statement(error) => {
+                Self::of_statement(&error)
+            }
         }
     }
 
     fn of_statement(error: &Error) -> Self {
         if is_lost(error) {
-            return Self { failure: Failure::new(DropReason::DatabaseUnavailable), lost: true };
+            return Self {
+                failure: Failure::new(DropReason::DatabaseUnavailable),
+                lost: true,
+            };
         }
         let failure = match error.code() {
             Some(&SqlState::QUERY_CANCELED) => Failure::new(DropReason::Deadline),
@@ -207,11 +238,17 @@ impl Failed {
 impl Failure {
     /// A failure that is no policy's.
     pub fn new(reason: DropReason) -> Self {
-        Self { reason, sqlstate: None }
+        Self {
+            reason,
+            sqlstate: None,
+        }
     }
 
     fn policy(code: &SqlState) -> Self {
-        Self { reason: DropReason::PolicyError, sqlstate: Some(code.code().into()) }
+        Self {
+            reason: DropReason::PolicyError,
+            sqlstate: Some(code.code().into()),
+        }
     }
 
     /// Whether the statement itself did not fit the database: its facts may be out of date.
@@ -234,6 +271,15 @@ pub fn shape(table: &crate::tables::Table) -> u64 {
 }
 
 /// The key of a statement over a table for a role.
-fn statement_key(table: &crate::tables::Table, role: &realtime_core::claims::Role, sql: String) -> StatementKey {
-    StatementKey { relid: table.relid, role: role.clone(), sql: Arc::from(sql), shape: shape(table) }
+fn statement_key(
+    table: &crate::tables::Table,
+    role: &realtime_core::claims::Role,
+    sql: String,
+) -> StatementKey {
+    StatementKey {
+        relid: table.relid,
+        role: role.clone(),
+        sql: Arc::from(sql),
+        shape: shape(table),
+    }
 }

@@ -45,7 +45,9 @@ pub struct PoolLimits {
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// No connection became free in time.
-    #[error("query pool: no connection became free in time (ANVILBASE_REALTIME_QUERY_POOL_SIZE, ANVILBASE_REALTIME_MAX_DB_CONNECTIONS)")]
+    #[error(
+        "query pool: no connection became free in time (ANVILBASE_REALTIME_QUERY_POOL_SIZE, ANVILBASE_REALTIME_MAX_DB_CONNECTIONS)"
+    )]
     Saturated,
     /// The database cannot be reached.
     #[error(transparent)]
@@ -134,7 +136,9 @@ impl Pools {
 
     fn sweep(&self) {
         for pool in self.live() {
-            pool.idle.lock().retain(|idle| idle.since.elapsed() < self.limits.idle && !idle.connection.is_closed());
+            pool.idle
+                .lock()
+                .retain(|idle| idle.since.elapsed() < self.limits.idle && !idle.connection.is_closed());
         }
     }
 
@@ -144,7 +148,9 @@ impl Pools {
             let since = pool.idle.lock().first().map(|idle| idle.since)?;
             Some((since, pool))
         });
-        let Some((_, pool)) = oldest.min_by_key(|(since, _)| *since) else { return false };
+        let Some((_, pool)) = oldest.min_by_key(|(since, _)| *since) else {
+            return false;
+        };
         let mut idle = pool.idle.lock();
         if idle.is_empty() {
             return false;
@@ -166,16 +172,32 @@ impl Pool {
     pub async fn acquire(self: &Arc<Self>) -> Result<Lease, PoolError> {
         let deadline = Instant::now() + self.shared.limits.acquire;
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned());
-        let Ok(Ok(place)) = place.await else { return Err(self.saturated()) };
-        while let Some(Idle { connection, total, .. }) = self.pop_idle() {
+        let Ok(Ok(place)) = place.await else {
+            return Err(self.saturated());
+        };
+        while let Some(Idle {
+            connection, total, ..
+        }) = self.pop_idle()
+        {
             if !connection.is_closed() {
-                return Ok(Lease { connection, pool: Arc::clone(self), total, _place: place });
+                return Ok(Lease {
+                    connection,
+                    pool: Arc::clone(self),
+                    total,
+                    _place: place,
+                });
             }
         }
         let total = self.total(deadline).await?;
-        let connection = Connection::open(&self.dsn, &self.project, &self.shared.limits, &self.shared.tasks).await?;
+        let connection =
+            Connection::open(&self.dsn, &self.project, &self.shared.limits, &self.shared.tasks).await?;
         self.shared.metrics.connections_opened.inc();
-        Ok(Lease { connection: connection.counted(&self.shared.metrics), pool: Arc::clone(self), total, _place: place })
+        Ok(Lease {
+            connection: connection.counted(&self.shared.metrics),
+            pool: Arc::clone(self),
+            total,
+            _place: place,
+        })
     }
 
     fn pop_idle(&self) -> Option<Idle> {
@@ -245,7 +267,16 @@ impl Lease {
     }
 
     fn put_back(self) {
-        let Self { connection, pool, total, _place } = self;
-        pool.idle.lock().push(Idle { connection, total, since: Instant::now() });
+        let Self {
+            connection,
+            pool,
+            total,
+            _place,
+        } = self;
+        pool.idle.lock().push(Idle {
+            connection,
+            total,
+            since: Instant::now(),
+        });
     }
 }

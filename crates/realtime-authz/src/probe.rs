@@ -38,19 +38,28 @@ impl Probe {
         if table.key.is_empty() {
             return Err(Unaskable(DropReason::NoKey));
         }
-        let terms = table.key.iter().map(|key| Term::new(table, key, row)).collect::<Result<_, _>>()?;
+        let terms = table
+            .key
+            .iter()
+            .map(|key| Term::new(table, key, row))
+            .collect::<Result<_, _>>()?;
         Ok(Self { terms })
     }
 }
 
 impl Term {
     fn new(table: &Table, key: &KeyColumn, row: &Row) -> Result<Self, Unaskable> {
-        let column = table.columns.get(key.column).ok_or(Unaskable(DropReason::NoKey))?;
+        let column = table
+            .columns
+            .get(key.column)
+            .ok_or(Unaskable(DropReason::NoKey))?;
         if !column.facts.readable {
             return Err(Unaskable(DropReason::NoPrivilege));
         }
         let name = &column.facts.name;
-        let json = row.get(name).map_err(|_| Unaskable(DropReason::ImageUnreadable))?;
+        let json = row
+            .get(name)
+            .map_err(|_| Unaskable(DropReason::ImageUnreadable))?;
         let json = json.ok_or(Unaskable(DropReason::NoKey))?;
         let nested = json.starts_with(['{', '[']);
         let value = match json.as_bytes().first() {
@@ -69,8 +78,18 @@ impl Term {
 
     /// The term as SQL, with its value as parameter `number`.
     pub fn sql(&self, number: usize) -> String {
-        let Self { column, key, row_type, .. } = self;
-        let KeyColumn { type_sql, collate_sql, equals_sql, .. } = key;
+        let Self {
+            column,
+            key,
+            row_type,
+            ..
+        } = self;
+        let KeyColumn {
+            type_sql,
+            collate_sql,
+            equals_sql,
+            ..
+        } = key;
         match row_type {
             None => format!("r.{column} {equals_sql} (${number}::pg_catalog.text::{type_sql}{collate_sql})"),
             Some(row_type) => format!(

@@ -44,7 +44,12 @@ pub enum NoProject {
 impl Projects {
     /// The projects of a catalog.
     pub fn new(catalog: Catalog, pools: Arc<Pools>, limits: FactsLimits) -> Self {
-        Self { catalog, pools, limits, known: Mutex::new(FxHashMap::default()) }
+        Self {
+            catalog,
+            pools,
+            limits,
+            known: Mutex::new(FxHashMap::default()),
+        }
     }
 
     /// A project by its id.
@@ -62,10 +67,17 @@ impl Projects {
         {
             return Ok(Arc::clone(project));
         }
-        let dsn = config.database.as_ref().and_then(|database| database.prober_dsn.clone());
+        let dsn = config
+            .database
+            .as_ref()
+            .and_then(|database| database.prober_dsn.clone());
         let dsn = dsn.ok_or(NoProject::NoProber)?;
         let pool = self.pools.pool(id.clone(), dsn);
-        let project = Arc::new(Project { config, pool, facts: Facts::new(self.limits) });
+        let project = Arc::new(Project {
+            config,
+            pool,
+            facts: Facts::new(self.limits),
+        });
         known.insert(id.clone(), Arc::clone(&project));
         Ok(project)
     }

@@ -36,7 +36,10 @@ impl AuthzServer {
         let counted = AuthzMetrics::new(metrics);
         let pools = Pools::new(limits.pools(), tasks, counted.clone());
         let projects = Projects::new(catalog, pools, limits.facts());
-        Self { service: Service::new(projects, limits.service(), counted), tasks: tasks.clone() }
+        Self {
+            service: Service::new(projects, limits.service(), counted),
+            tasks: tasks.clone(),
+        }
     }
 
     /// The service itself, for callers in the same process.
@@ -56,7 +59,10 @@ impl AuthzServer {
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
         let stop = self.tasks.cancelled();
-        let served = self.router(None)?.serve_with_incoming_shutdown(incoming, stop).await;
+        let served = self
+            .router(None)?
+            .serve_with_incoming_shutdown(incoming, stop)
+            .await;
         served.context("authz: the gRPC server failed")
     }
 
@@ -69,11 +75,15 @@ impl AuthzServer {
             return Err(crate::args::ArgsError::TlsRequired.into());
         }
         let router = self.router(tls)?;
-        let listener = TcpListener::bind(address).await.with_context(|| format!("authz: cannot bind {address}"))?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("authz: cannot bind {address}"))?;
         let bound = listener.local_addr().context("authz: no local address")?;
         let stop = self.tasks.cancelled();
         self.tasks.spawn("authz server", async move {
-            let served = router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop).await;
+            let served = router
+                .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop)
+                .await;
             if let Err(error) = served {
                 tracing::error!(%error, "the gRPC server failed");
             }
@@ -87,9 +97,12 @@ impl AuthzServer {
             let config = ServerTlsConfig::new()
                 .identity(Identity::from_pem(tls.certificate, tls.key))
                 .client_ca_root(Certificate::from_pem(tls.client_ca));
-            server = server.tls_config(config).context("authz: the TLS files cannot be used")?;
+            server = server
+                .tls_config(config)
+                .context("authz: the TLS files cannot be used")?;
         }
-        let service = AuthzServiceServer::new(self.service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let service =
+            AuthzServiceServer::new(self.service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         Ok(server.add_service(service))
     }
 }
@@ -98,9 +111,16 @@ impl AuthzServer {
 ///
 /// # Errors
 /// See [`AuthzArgs::tls`] and [`AuthzServer::bind`].
-pub async fn run(args: &AuthzArgs, catalog: Catalog, metrics: &Metrics, tasks: &Tasks) -> anyhow::Result<SocketAddr> {
+pub async fn run(
+    args: &AuthzArgs,
+    catalog: Catalog,
+    metrics: &Metrics,
+    tasks: &Tasks,
+) -> anyhow::Result<SocketAddr> {
     let tls = args.tls()?;
-    let bound = AuthzServer::new(catalog, &args.limits, metrics, tasks).bind(args.authz_addr, tls).await?;
+    let bound = AuthzServer::new(catalog, &args.limits, metrics, tasks)
+        .bind(args.authz_addr, tls)
+        .await?;
     tracing::info!(address = %bound, "authz serves");
     Ok(bound)
 }

@@ -49,7 +49,12 @@ struct Inner {
 impl Service {
     /// The service over a catalog's projects.
     pub fn new(projects: Projects, limits: ServiceLimits, metrics: AuthzMetrics) -> Self {
-        Self(Arc::new(Inner { projects, limits, calls: Semaphore::new(limits.calls_max), metrics }))
+        Self(Arc::new(Inner {
+            projects,
+            limits,
+            calls: Semaphore::new(limits.calls_max),
+            metrics,
+        }))
     }
 
     fn project(&self, id: &str) -> Result<Arc<Project>, Status> {
@@ -61,13 +66,30 @@ impl Service {
     }
 
     /// Judges one event; the call is already known to be well-formed.
-    async fn judge(&self, project: &Project, event: &ChangeEvent, subjects: &[Claims], seen: Position) -> Vec<Judgement> {
+    async fn judge(
+        &self,
+        project: &Project,
+        event: &ChangeEvent,
+        subjects: &[Claims],
+        seen: Position,
+    ) -> Vec<Judgement> {
         let started = Instant::now();
         let deadline = started + self.0.limits.deadline;
         let Inner { calls, metrics, .. } = &*self.0;
         metrics.checks.inc();
         let judged = match tokio::time::timeout_at(deadline, calls.acquire()).await {
-            Ok(Ok(_place)) => Check { project, event, subjects, seen, deadline, metrics }.run().await,
+            Ok(Ok(_place)) => {
+                Check {
+                    project,
+                    event,
+                    subjects,
+                    seen,
+                    deadline,
+                    metrics,
+                }
+                .run()
+                .await
+            }
             _ => vec![(Verdict::Drop(DropReason::PoolSaturated), None); subjects.len()],
         };
         for (verdict, _) in &judged {
@@ -80,11 +102,21 @@ impl Service {
         judged
     }
 
-    async fn describe(&self, project: &Project, name: TableRef, role: Role, seen: Position) -> Result<TableFacts, Status> {
+    async fn describe(
+        &self,
+        project: &Project,
+        name: TableRef,
+        role: Role,
+        seen: Position,
+    ) -> Result<TableFacts, Status> {
         if !project.config.allows_role(&role) {
-            return Err(Status::invalid_argument("role: is not one that the project lets tokens name"));
+            return Err(Status::invalid_argument(
+                "role: is not one that the project lets tokens name",
+            ));
         }
-        let read = project.facts.named(&project.pool, &name, &role, seen, &self.0.metrics);
+        let read = project
+            .facts
+            .named(&project.pool, &name, &role, seen, &self.0.metrics);
         match tokio::time::timeout(self.0.limits.deadline, read).await {
             Ok(Ok(Some(table))) if role.is_service() => Ok((*table).clone().for_service()),
             Ok(Ok(Some(table))) => Ok(table.describe()),
@@ -101,12 +133,20 @@ impl Service {
 #[tonic::async_trait]
 impl AuthzService for Service {
     async fn check(&self, request: Request<v1::CheckRequest>) -> Result<Response<v1::CheckResponse>, Status> {
-        let v1::CheckRequest { project, event, subjects, facts } = request.into_inner();
+        let v1::CheckRequest {
+            project,
+            event,
+            subjects,
+            facts,
+        } = request.into_inner();
         let project = self.project(&project)?;
         let event = event.ok_or_else(|| Status::invalid_argument("event: is missing"))?;
-        let event = ChangeEvent::try_from(event).map_err(|error| Status::invalid_argument(format!("event: {error}")))?;
+        let event = ChangeEvent::try_from(event)
+            .map_err(|error| Status::invalid_argument(format!("event: {error}")))?;
         if subjects.len() > SUBJECTS_MAX {
-            return Err(Status::invalid_argument(format!("subjects: at most {SUBJECTS_MAX} in one call")));
+            return Err(Status::invalid_argument(format!(
+                "subjects: at most {SUBJECTS_MAX} in one call"
+            )));
         }
         let subjects: Vec<Claims> = subjects.into_iter().map(Claims::from).collect();
         let seen = facts.map_or_else(Position::default, Position::from);
@@ -115,17 +155,27 @@ impl AuthzService for Service {
             Verdict::Deliver(grant) => deliver_verdict(grant),
             Verdict::Drop(reason) => drop_verdict(*reason, sqlstate.as_deref()),
         });
-        Ok(Response::new(v1::CheckResponse { verdicts: verdicts.collect() }))
+        Ok(Response::new(v1::CheckResponse {
+            verdicts: verdicts.collect(),
+        }))
     }
 
     async fn describe_table(
         &self,
         request: Request<v1::DescribeTableRequest>,
     ) -> Result<Response<v1::DescribeTableResponse>, Status> {
-        let v1::DescribeTableRequest { project, schema, table, role, facts } = request.into_inner();
+        let v1::DescribeTableRequest {
+            project,
+            schema,
+            table,
+            role,
+            facts,
+        } = request.into_inner();
         let project = self.project(&project)?;
         let seen = facts.map_or_else(Position::default, Position::from);
-        let described = self.describe(&project, TableRef::new(schema, table), Role::new(role), seen).await?;
+        let described = self
+            .describe(&project, TableRef::new(schema, table), Role::new(role), seen)
+            .await?;
         Ok(Response::new((&described).into()))
     }
 }

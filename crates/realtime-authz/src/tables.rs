@@ -13,7 +13,7 @@ pub use cache::{Facts, FactsLimits};
 pub use reads::Reads;
 
 use realtime_core::id::TableRef;
-use realtime_core::table::{CannotEmit, ColumnFacts, Comparison, TableFacts};
+use realtime_core::table::{CannotEmit, ColumnFacts, TableFacts};
 
 /// One table as one role meets it.
 #[derive(Debug, Clone)]
@@ -153,7 +153,11 @@ impl Table {
 
     /// The facts as service_role meets them: it bypasses row security, and is asked for nothing.
     pub fn for_service(mut self) -> TableFacts {
-        self.access = Access { schema_usage: true, select: true, rls_active: true };
+        self.access = Access {
+            schema_usage: true,
+            select: true,
+            rls_active: true,
+        };
         for column in &mut self.columns {
             column.facts.readable = true;
         }
@@ -182,12 +186,5 @@ pub fn no_such_table(table: TableRef) -> TableFacts {
     }
 }
 
-/// Whether a column compares as nothing that filters know.
-pub fn is_opaque(column: &ColumnFacts) -> bool {
-    column.compare == Comparison::Opaque
-}
-
 #[cfg(test)]
 pub(crate) mod fixture;
-#[cfg(test)]
-mod tests;

@@ -97,9 +97,10 @@ impl Dsn {
             _ => "prefer",
         };
         pairs.push(("sslmode", ssl_mode.to_owned()));
-        let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| {
-            format!("{key}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
-        });
+        let pairs = pairs
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!("{key}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")));
         Secret::new(pairs.collect::<Vec<_>>().join(" "))
     }
 }

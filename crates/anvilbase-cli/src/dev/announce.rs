@@ -23,11 +23,25 @@ struct Ready<'a> {
 
 /// Tells address and keys on standard output. They are what the caller asked for; a named
 /// database's connection string is not repeated.
-pub fn announce(output: Output, database: &Database, project: &Project, addresses: &Addresses) -> anyhow::Result<()> {
+pub fn announce(
+    output: Output,
+    database: &Database,
+    project: &Project,
+    addresses: &Addresses,
+) -> anyhow::Result<()> {
     let url = format!("http://{}", addresses.edge);
     let admin_url = format!("http://{}", addresses.admin);
-    let secret = project.config.tokens.as_ref().map(|tokens| tokens.jwt_secret.expose()).unwrap_or_default();
-    let database_url = if database.server.is_some() { database.url.expose() } else { "" };
+    let secret = project
+        .config
+        .tokens
+        .as_ref()
+        .map(|tokens| tokens.jwt_secret.expose())
+        .unwrap_or_default();
+    let database_url = if database.server.is_some() {
+        database.url.expose()
+    } else {
+        ""
+    };
     let ready = Ready {
         url: &url,
         database_url,
@@ -46,8 +60,20 @@ pub fn announce(output: Output, database: &Database, project: &Project, addresse
 }
 
 fn text(ready: &Ready<'_>) -> String {
-    let database = if ready.database_url.is_empty() { "the one that DATABASE_URL names" } else { ready.database_url };
-    let Ready { url, anon_key, user_key, user_id, service_key, admin_url, .. } = ready;
+    let database = if ready.database_url.is_empty() {
+        "the one that DATABASE_URL names"
+    } else {
+        ready.database_url
+    };
+    let Ready {
+        url,
+        anon_key,
+        user_key,
+        user_id,
+        service_key,
+        admin_url,
+        ..
+    } = ready;
     format!(
         r#"AnvilBase Realtime serves.
 

@@ -34,7 +34,10 @@ pub fn remove(data_dir: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     if !data_dir.join("postgres").exists() && !data_dir.join("projects.d").exists() {
-        bail!("{}: not a data folder of anvilbase dev, so it is not removed", data_dir.display());
+        bail!(
+            "{}: not a data folder of anvilbase dev, so it is not removed",
+            data_dir.display()
+        );
     }
     std::fs::remove_dir_all(data_dir).with_context(|| format!("{}: cannot be removed", data_dir.display()))
 }
@@ -43,7 +46,11 @@ pub fn remove(data_dir: &Path) -> anyhow::Result<()> {
 pub async fn open(named: Option<Dsn>, data_dir: &Path, port: u16) -> anyhow::Result<Database> {
     if let Some(dsn) = named {
         let url = dsn.to_key_values();
-        return Ok(Database { dsn, url, server: None });
+        return Ok(Database {
+            dsn,
+            url,
+            server: None,
+        });
     }
     prepare_parents(data_dir)?;
     let options = ServerOptions {

@@ -64,7 +64,9 @@ pub async fn open(data_dir: &Path, database: &Database) -> anyhow::Result<Projec
                 toml_string(&secret)
             );
             write(&path, &text)?;
-            let made = Catalog::load(&folder)?.get(&id).context("the project's file is not read")?;
+            let made = Catalog::load(&folder)?
+                .get(&id)
+                .context("the project's file is not read")?;
             ProjectConfig::clone(&made)
         }
     };
@@ -80,7 +82,11 @@ async fn kept_project(folder: &Path, id: &ProjectId, dsn: &Dsn) -> Option<Projec
     config.tokens.as_ref()?;
     let logins = config.database.as_mut()?;
     // A private server may be on another port than last time.
-    for login in [&mut logins.listener_dsn, &mut logins.prober_dsn, &mut logins.service_dsn] {
+    for login in [
+        &mut logins.listener_dsn,
+        &mut logins.prober_dsn,
+        &mut logins.service_dsn,
+    ] {
         let kept = login.take()?;
         let password = String::from_utf8(kept.config().get_password()?.to_vec()).ok()?;
         *login = Some(dsn.with_login(kept.config().get_user()?, &password));
@@ -95,12 +101,19 @@ async fn kept_project(folder: &Path, id: &ProjectId, dsn: &Dsn) -> Option<Projec
 async fn grant_platform_rights(dsn: &Dsn) -> anyhow::Result<()> {
     let (client, connection) = connect(dsn, &PgOptions::new("anvilbase dev")).await?;
     Tasks::new().spawn("grants connection", connection.drive());
-    let granted = client.batch_execute(realtime_listener::provision::PLATFORM_SQL).await;
+    let granted = client
+        .batch_execute(realtime_listener::provision::PLATFORM_SQL)
+        .await;
     granted.map_err(|error| anyhow::anyhow!("grants: {}", realtime_node::postgres::describe(&error)))
 }
 
 fn keys(config: ProjectConfig) -> anyhow::Result<Project> {
-    let secret = config.tokens.as_ref().context("the project's file has no token secret")?.jwt_secret.clone();
+    let secret = config
+        .tokens
+        .as_ref()
+        .context("the project's file has no token secret")?
+        .jwt_secret
+        .clone();
     let user_id = USER_ID.to_owned();
     let of = |role: &str, sub: Option<&str>| {
         let mut claims = Map::new();

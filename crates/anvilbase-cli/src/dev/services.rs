@@ -44,7 +44,9 @@ pub async fn start(
     tasks: &Tasks,
 ) -> anyhow::Result<Addresses> {
     // Bound first: a port in use is the likeliest mistake.
-    let listener = TcpListener::bind(edge).await.with_context(|| format!("--port {}: cannot be bound", edge.port()))?;
+    let listener = TcpListener::bind(edge)
+        .await
+        .with_context(|| format!("--port {}: cannot be bound", edge.port()))?;
     let edge = listener.local_addr()?;
     let bus = Bus::local();
     let metrics = Metrics::new();
@@ -68,7 +70,11 @@ pub async fn start(
     };
     let gateway = run(listener, config, tasks);
     let feeds = Arc::new(move || gateway.feeds_page());
-    let admin = Admin { metrics, readiness, feeds: Some(feeds) };
+    let admin = Admin {
+        metrics,
+        readiness,
+        feeds: Some(feeds),
+    };
     let admin = admin::serve(admin_addr, admin, tasks).await?;
     Ok(Addresses { edge, admin })
 }

@@ -55,20 +55,32 @@ impl Image {
             exact = false;
         }
         let json = row.project(|name| {
-            table.columns.iter().position(|column| &*column.facts.name == name).is_some_and(|at| {
-                let column = &table.columns[at];
-                // A domain may refuse the null of a column that is left out.
-                (table.policy.reads.reads(column.attnum) || column.domain) && !both_ways.contains(&at)
-            })
+            table
+                .columns
+                .iter()
+                .position(|column| &*column.facts.name == name)
+                .is_some_and(|at| {
+                    let column = &table.columns[at];
+                    // A domain may refuse the null of a column that is left out.
+                    (table.policy.reads.reads(column.attnum) || column.domain) && !both_ways.contains(&at)
+                })
         })?;
-        Ok(Self { json, bases: bases(table.columns.len(), &both_ways), exact })
+        Ok(Self {
+            json,
+            bases: bases(table.columns.len(), &both_ways),
+            exact,
+        })
     }
 
     /// The image read as it stands, SQL NULL for every null: not exact, where it was read both ways.
     pub fn plain(table: &Table, row: &Row) -> Result<Self, Unreadable> {
         let image = Self::new(table, row)?;
         let exact = image.exact && image.bases.len() == 1;
-        Ok(Self { bases: vec![None], exact, ..image })
+        Ok(Self {
+            bases: vec![None],
+            exact,
+            ..image
+        })
     }
 }
 
@@ -113,4 +125,97 @@ fn bases(columns: usize, both_ways: &[usize]) -> Vec<Option<String>> {
             Some(literal)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::fixture::notes;
+
+    fn image(table: &Table, row: &str) -> Image {
+        Image::new(table, &Row::new(row)).unwrap()
+    }
+
+    #[test]
+    fn only_what_the_policy_reads_is_sent() {
+        let table = notes();
+        let image = image(&table, r#"{"id":1,"owner":"a","meta":null}"#);
+        assert_eq!(image.json, r#"{"owner":"a"}"#);
+        assert_eq!(image.bases, [None]);
+        assert!(image.exact);
+    }
+
+    #[test]
+    fn domains_and_whole_rows_are_sent_as_well() {
+        let mut table = notes();
+        table.columns[0].domain = true;
+        assert_eq!(
+            image(&table, r#"{"id":1,"owner":"a","meta":{}}"#).json,
+            r#"{"id":1,"owner":"a"}"#
+        );
+        table.policy.reads.whole_row = true;
+        let whole = image(&table, r#"{"id":1,"owner":"a","meta":{},"gone":3}"#);
+        assert_eq!(whole.json, r#"{"id":1,"owner":"a","meta":{}}"#);
+    }
+
+    #[test]
+    fn a_null_that_may_be_json_is_read_both_ways() {
+        let mut table = notes();
+        table.policy.reads.columns.insert(3);
+        let both = image(&table, r#"{"id":1,"owner":"a","meta":null}"#);
+        assert_eq!(both.json, r#"{"owner":"a"}"#);
+        assert_eq!(both.bases, [None, Some("(,,null)".to_owned())]);
+        assert!(both.exact);
+        let plain = Image::plain(&table, &Row::new(r#"{"id":1,"owner":"a","meta":null}"#)).unwrap();
+        assert_eq!((plain.bases.len(), plain.exact), (1, false));
+        assert!(image(&table, r#"{"id":1,"owner":"a","meta":1}"#).exact);
+    }
+
+    #[test]
+    fn more_than_two_of_them_are_left_open() {
+        let mut table = notes();
+        table.policy.reads.whole_row = true;
+        for column in &mut table.columns {
+            column.fidelity = Fidelity::JsonNull;
+        }
+        let open = image(&table, r#"{"id":null,"owner":null,"meta":null}"#);
+        assert_eq!((open.bases.len(), open.exact), (1, false));
+        let two = image(&table, r#"{"id":null,"owner":1,"meta":null}"#);
+        let literals = ["(,,)", "(null,,)", "(,,null)", "(null,,null)"];
+        assert_eq!(two.bases.len(), 4);
+        for (base, literal) in two.bases.iter().zip(literals).skip(1) {
+            assert_eq!(base.as_deref(), Some(literal));
+        }
+    }
+
+    #[test]
+    fn json_within_something_is_open_where_it_may_be_two_values() {
+        let mut table = notes();
+        table.policy.reads.columns.insert(3);
+        table.columns[2].fidelity = Fidelity::JsonInside;
+        for (value, exact) in [
+            ("null", true),
+            ("[1,2]", true),
+            ("[null]", false),
+            ("[[1]]", false),
+            (r#"{"a":null}"#, false),
+        ] {
+            assert_eq!(
+                image(&table, &format!(r#"{{"id":1,"owner":"a","meta":{value}}}"#)).exact,
+                exact,
+                "{value}"
+            );
+        }
+        table.columns[2].fidelity = Fidelity::Opaque;
+        assert!(!image(&table, r#"{"id":1,"owner":"a","meta":1}"#).exact);
+    }
+
+    #[test]
+    fn a_column_that_is_read_and_missing_is_unreadable() {
+        assert_eq!(
+            Image::new(&notes(), &Row::new(r#"{"id":1}"#)).unwrap_err(),
+            Unreadable
+        );
+        assert_eq!(Image::new(&notes(), &Row::new("{")).unwrap_err(), Unreadable);
+    }
 }

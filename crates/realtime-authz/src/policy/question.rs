@@ -81,13 +81,27 @@ impl Question {
     ///
     /// # Errors
     /// An image cannot be turned back into a row.
-    pub fn images(table: &Table, event: &ChangeEvent, role: &Role, condition: &str) -> Result<Self, Unaskable> {
+    pub fn images(
+        table: &Table,
+        event: &ChangeEvent,
+        role: &Role,
+        condition: &str,
+    ) -> Result<Self, Unaskable> {
         let new = event.new.as_ref().ok_or(Unaskable(DropReason::ImageUnreadable))?;
-        let old = event.old.as_ref().filter(|_| event.operation == Operation::Update);
+        let old = event
+            .old
+            .as_ref()
+            .filter(|_| event.operation == Operation::Update);
         let mut question = Self::over(table, role, condition, (new, old), Image::new)?;
         let ways = question.layout.new > 1 || question.layout.old > 1;
         if ways {
-            question.simpler = Some(Box::new(Self::over(table, role, condition, (new, old), Image::plain)?));
+            question.simpler = Some(Box::new(Self::over(
+                table,
+                role,
+                condition,
+                (new, old),
+                Image::plain,
+            )?));
         }
         Ok(question)
     }
@@ -101,7 +115,14 @@ impl Question {
         let probe = Probe::new(table, row)?;
         let mut builder = Builder::new();
         builder.push_probe(table, probe);
-        Ok(builder.finish(table, role, Layout { probed: true, ..Layout::default() }))
+        Ok(builder.finish(
+            table,
+            role,
+            Layout {
+                probed: true,
+                ..Layout::default()
+            },
+        ))
     }
 
     fn over(
@@ -114,7 +135,11 @@ impl Question {
         let mut builder = Builder::new();
         let mut check = Builder::new();
         let new_image = prepare(table, new)?;
-        let mut layout = Layout { new: new_image.bases.len(), new_exact: new_image.exact, ..Layout::default() };
+        let mut layout = Layout {
+            new: new_image.bases.len(),
+            new_exact: new_image.exact,
+            ..Layout::default()
+        };
         builder.push_image(table, &new_image, condition);
         check.push_image(table, &new_image, "true");
         if !new_image.exact || new_image.bases.len() > 1 {
@@ -132,7 +157,14 @@ impl Question {
             layout.old_exact = old_image.exact;
         }
         let mut question = builder.finish(table, role, layout);
-        question.image_check = Some(Box::new(check.finish(table, role, Layout { probed: false, ..layout })));
+        question.image_check = Some(Box::new(check.finish(
+            table,
+            role,
+            Layout {
+                probed: false,
+                ..layout
+            },
+        )));
         Ok(question)
     }
 
@@ -198,7 +230,10 @@ impl Answer {
             Reading::Certain(visible) => visible,
             Reading::Possible | Reading::Absent => probed,
         };
-        Outcome::Sees(Sight { new, old: self.old == Reading::Certain(true) })
+        Outcome::Sees(Sight {
+            new,
+            old: self.old == Reading::Certain(true),
+        })
     }
 }
 
@@ -210,7 +245,10 @@ struct Builder {
 
 impl Builder {
     fn new() -> Self {
-        Self { sql: format!("SELECT {IN_FORCE}"), values: Vec::new() }
+        Self {
+            sql: format!("SELECT {IN_FORCE}"),
+            values: Vec::new(),
+        }
     }
 
     fn parameter(&mut self, value: Option<String>) -> usize {
@@ -249,16 +287,29 @@ impl Builder {
         }
         let relation = relation(table);
         let terms = terms.join(" AND ");
-        let _ = write!(self.sql, ", EXISTS (SELECT FROM {relation} AS r WHERE {terms}), {IN_FORCE}");
+        let _ = write!(
+            self.sql,
+            ", EXISTS (SELECT FROM {relation} AS r WHERE {terms}), {IN_FORCE}"
+        );
     }
 
     fn finish(self, table: &Table, role: &Role, layout: Layout) -> Question {
         let key = statement_key(table, role, self.sql);
-        Question { key, values: self.values, layout, simpler: None, image_check: None }
+        Question {
+            key,
+            values: self.values,
+            layout,
+            simpler: None,
+            image_check: None,
+        }
     }
 }
 
 /// A table's name as SQL, which is also the name of its row type.
 pub(crate) fn relation(table: &Table) -> String {
-    format!("{}.{}", quote_identifier(&table.table.schema), quote_identifier(&table.table.table))
+    format!(
+        "{}.{}",
+        quote_identifier(&table.table.schema),
+        quote_identifier(&table.table.table)
+    )
 }

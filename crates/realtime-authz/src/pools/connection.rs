@@ -139,14 +139,26 @@ impl Connection {
     ///
     /// # Errors
     /// As of [`Connection::as_subject`].
-    pub async fn statement(&mut self, key: &StatementKey, parameters: usize) -> Result<Statement, TransactionError> {
+    pub async fn statement(
+        &mut self,
+        key: &StatementKey,
+        parameters: usize,
+    ) -> Result<Statement, TransactionError> {
         if let Some(statement) = self.statements.get(key) {
             return Ok(statement.clone());
         }
         let types = vec![Type::TEXT; parameters];
-        let prepared = self.as_subject(key.role.as_str(), "{}", self.client.prepare_typed(&key.sql, &types)).await;
+        let prepared = self
+            .as_subject(
+                key.role.as_str(),
+                "{}",
+                self.client.prepare_typed(&key.sql, &types),
+            )
+            .await;
         let statement = match prepared {
-            Err(TransactionError::Statement(error)) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+            Err(TransactionError::Statement(error))
+                if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) =>
+            {
                 // The role's own error is the one to report where the prober fares no better.
                 let as_prober = self.client.prepare_typed(&key.sql, &types).await;
                 as_prober.map_err(|_| TransactionError::Statement(error))?
@@ -206,7 +218,9 @@ async fn set_up(client: &Client, limits: &PoolLimits) -> Result<(), Error> {
     for (name, value) in settings {
         let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
             [(&name, Type::TEXT), (&value, Type::TEXT)];
-        client.query_typed("select pg_catalog.set_config($1, $2, false)", &parameters).await?;
+        client
+            .query_typed("select pg_catalog.set_config($1, $2, false)", &parameters)
+            .await?;
     }
     Ok(())
 }

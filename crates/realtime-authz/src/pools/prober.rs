@@ -15,7 +15,9 @@ pub enum ProberFault {
     #[error("prober login: has BYPASSRLS; use a login that has not (ALTER ROLE … NOBYPASSRLS)")]
     BypassesRowSecurity,
     /// It could become a role that row security does not bind.
-    #[error("prober login: is a member of service_role or of another role with SUPERUSER or BYPASSRLS; revoke that membership")]
+    #[error(
+        "prober login: is a member of service_role or of another role with SUPERUSER or BYPASSRLS; revoke that membership"
+    )]
     MemberOfExempt,
     /// An owner is not bound by its own tables' row security.
     #[error("prober login: owns objects; give them to another role (REASSIGN OWNED BY …)")]
@@ -48,7 +50,9 @@ pub(super) async fn inspect(client: &Client) -> Result<(), super::PoolError> {
         ProberFault::Owner,
     ];
     // No row: nothing is known of the login, which is no better.
-    let Some(row) = row.first() else { return Err(ProberFault::MemberOfExempt.into()) };
+    let Some(row) = row.first() else {
+        return Err(ProberFault::MemberOfExempt.into());
+    };
     for (at, fault) in faults.into_iter().enumerate() {
         if row.get(at) {
             return Err(fault.into());

@@ -47,7 +47,11 @@ struct Known<V> {
 impl Facts {
     /// Nothing is known yet.
     pub fn new(limits: FactsLimits) -> Self {
-        Self { limits, tables: Shelf::new(), names: Shelf::new() }
+        Self {
+            limits,
+            tables: Shelf::new(),
+            names: Shelf::new(),
+        }
     }
 
     /// The facts of a table for a role, read after `seen`; `None`: there is no such relation.
@@ -69,7 +73,9 @@ impl Facts {
             let table = lease.settle(read).await?;
             Ok(table.map(Arc::new))
         };
-        self.tables.get((relid, role.clone()), seen, self.limits, read).await
+        self.tables
+            .get((relid, role.clone()), seen, self.limits, read)
+            .await
     }
 
     /// The facts of a table by its name.
@@ -89,7 +95,9 @@ impl Facts {
             let read = load::resolve(lease.client(), name).await;
             lease.settle(read).await
         };
-        let Some(relid) = self.names.get(name.clone(), seen, self.limits, read).await? else { return Ok(None) };
+        let Some(relid) = self.names.get(name.clone(), seen, self.limits, read).await? else {
+            return Ok(None);
+        };
         let table = self.table(pool, relid, role, seen, metrics).await?;
         // Renamed between the two reads: there is no table of that name any more.
         Ok(table.filter(|table| table.table == *name))
@@ -125,7 +133,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shelf<K, V> {
         let after = known.as_ref().map_or(seen, |known| known.after.max(seen));
         *known = None;
         let value = read.await?;
-        *known = Some(Known { value: value.clone(), after, at });
+        *known = Some(Known {
+            value: value.clone(),
+            after,
+            at,
+        });
         Ok(value)
     }
 

@@ -35,7 +35,11 @@ pub(super) async fn resolve(client: &Client, table: &TableRef) -> Result<Option<
 }
 
 /// The facts of a relation, or `None` where there is no such relation (any more).
-pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Option<Table>, tokio_postgres::Error> {
+pub(super) async fn load(
+    lease: &Lease,
+    relid: u32,
+    role: &Role,
+) -> Result<Option<Table>, tokio_postgres::Error> {
     let client = lease.client();
     let name = role.as_str();
     let path = lease.search_path();
@@ -45,7 +49,9 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Optio
     let of_path: [Parameter<'_>; 1] = [(&path, Type::TEXT)];
     // The settings are ours to read and not the role's: before the switch.
     let begin = async {
-        client.batch_execute("BEGIN READ ONLY; SET LOCAL search_path = ''").await
+        client
+            .batch_execute("BEGIN READ ONLY; SET LOCAL search_path = ''")
+            .await
     };
     let settings = client.query_typed(SETTINGS, &of_table);
     let switch = async {
@@ -62,8 +68,9 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Optio
     let to_path = client.query_typed("select pg_catalog.set_config('search_path', $1, true)", &of_path);
     let in_path = client.query_typed(POLICIES, &of_both);
     let end = client.batch_execute("ROLLBACK");
-    let (begin, settings, switch, table, columns, qualified, to_path, in_path, end) =
-        futures_util::join!(begin, settings, switch, table, columns, qualified, to_path, in_path, end);
+    let (begin, settings, switch, table, columns, qualified, to_path, in_path, end) = futures_util::join!(
+        begin, settings, switch, table, columns, qualified, to_path, in_path, end
+    );
     // The first error is the one that says why.
     begin?;
     let settings = settings?;
@@ -73,7 +80,13 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Optio
     let in_path = in_path?;
     end?;
     let Some(row) = table.first() else { return Ok(None) };
-    Ok(Some(assemble(relid, row, &columns, settings.first(), policy(&qualified, &in_path))))
+    Ok(Some(assemble(
+        relid,
+        row,
+        &columns,
+        settings.first(),
+        policy(&qualified, &in_path),
+    )))
 }
 
 fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, policy: Policy) -> Table {
@@ -83,8 +96,16 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
         _ => Kind::Other,
     };
     let settings = settings.map_or(
-        Settings { cdc_enabled: true, realtime_public: false, delete_events: true },
-        |row| Settings { cdc_enabled: row.get(0), realtime_public: row.get(1), delete_events: row.get(2) },
+        Settings {
+            cdc_enabled: true,
+            realtime_public: false,
+            delete_events: true,
+        },
+        |row| Settings {
+            cdc_enabled: row.get(0),
+            realtime_public: row.get(1),
+            delete_events: row.get(2),
+        },
     );
     let access = Access {
         schema_usage: row.get("schema_usage"),
@@ -95,14 +116,26 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
     for (at, column) in columns.iter().enumerate() {
         if let Some(place) = column.get::<_, Option<i64>>("key_place") {
             let text = |name| column.get::<_, &str>(name).into();
-            let (type_sql, collate_sql, equals_sql) = (text("type_sql"), text("collate_sql"), text("equals_sql"));
-            key.push((place, KeyColumn { column: at, type_sql, collate_sql, equals_sql }));
+            let (type_sql, collate_sql, equals_sql) =
+                (text("type_sql"), text("collate_sql"), text("equals_sql"));
+            key.push((
+                place,
+                KeyColumn {
+                    column: at,
+                    type_sql,
+                    collate_sql,
+                    equals_sql,
+                },
+            ));
         }
     }
     key.sort_by_key(|(place, _)| *place);
     Table {
         relid,
-        table: TableRef::new(row.get::<_, &str>("schema_name"), row.get::<_, &str>("table_name")),
+        table: TableRef::new(
+            row.get::<_, &str>("schema_name"),
+            row.get::<_, &str>("table_name"),
+        ),
         kind,
         settings,
         attached: row.get("attached"),
@@ -142,15 +175,28 @@ fn policy(qualified: &[Row], in_path: &[Row]) -> Policy {
     let (mut permissive, mut restrictive) = (Vec::new(), Vec::new());
     for (at, row) in qualified.iter().enumerate() {
         reads.merge(Reads::of_stored(row.get("stored")));
-        let condition = safest(row.get("condition"), in_path.get(at).map(|row| row.get("condition")));
-        let list = if row.get("permissive") { &mut permissive } else { &mut restrictive };
+        let condition = safest(
+            row.get("condition"),
+            in_path.get(at).map(|row| row.get("condition")),
+        );
+        let list = if row.get("permissive") {
+            &mut permissive
+        } else {
+            &mut restrictive
+        };
         list.push(format!("({condition})"));
     }
     if permissive.is_empty() {
-        return Policy { condition: None, reads };
+        return Policy {
+            condition: None,
+            reads,
+        };
     }
     restrictive.push(format!("({})", permissive.join(" OR ")));
-    Policy { condition: Some(restrictive.join(" AND ").into()), reads }
+    Policy {
+        condition: Some(restrictive.join(" AND ").into()),
+        reads,
+    }
 }
 
 /// Written out under an empty search_path a condition names everything with its schema, but for

@@ -55,7 +55,9 @@ impl Reads {
 
 fn column_number(variable: &str) -> Option<i16> {
     let (_, rest) = variable.split_once(COLUMN)?;
-    let end = rest.find(|c: char| c != '-' && !c.is_ascii_digit()).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| c != '-' && !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     rest[..end].parse().ok()
 }
 

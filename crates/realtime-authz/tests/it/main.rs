@@ -1,0 +1,16 @@
+//! authz against real PostgreSQL, provisioned with the feed's own SQL, judging the events that
+//! its triggers really emitted.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod describe;
+mod facts;
+mod fixture;
+mod forbidden;
+mod hostile;
+mod images;
+mod keys;
+mod pools;
+mod roles;
+mod serving;
+mod speed;
