@@ -55,8 +55,9 @@ test: setup build ## Run all tests, on real PostgreSQL, real NATS and real clien
 # cargo-deny and shellcheck come as binaries (seconds); `cargo install cargo-deny` is the way out where there is no
 # such binary, and costs several minutes on two cores.
 .PHONY: setup-lint
-setup-lint: setup
+setup-lint:
 	@tests/setup/system.sh shellcheck
+	@tests/setup/python.sh
 	@cargo deny --version >/dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-deny
 
 .PHONY: lint

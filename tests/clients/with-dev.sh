@@ -14,6 +14,7 @@ binary=${ANVILBASE_BIN:-${CARGO_TARGET_DIR:-$root/target}/debug/anvilbase}
 [ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 directory=$(mktemp -d)
+chmod 711 "$directory" # as root, the private PostgreSQL runs as another user and must come through
 server=
 finish() {
   local status=$?

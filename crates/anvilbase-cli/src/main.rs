@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The `anvilbase` binary.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    anvilbase_cli::main()
+}

@@ -9,14 +9,15 @@
 //!
 //! Bindings are held by table (also "any table of a schema", "any schema"), then by the one of
 //! their conditions that is expected to leave the fewest (equality first; among equalities, the one whose
-//! value the fewest others share): equality and lists in a hash on the value's key, ranges in sorted
-//! maps, inequality as everything but one value. The rest of a filter is checked on those found. Bindings
+//! value the fewest others share): equality and lists in a hash on the value's key, windows
+//! (a lower and an upper bound on one column) by the beginnings of keys, ranges in sorted maps, inequality as everything but one value. The rest of a filter is checked on those found. Bindings
 //! are further held apart by event and by whether they are service_role's, because
 //! whole classes fall away for a DELETE.
 
 mod column;
 mod postings;
 mod table;
+mod window;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -27,6 +28,7 @@ use rustc_hash::FxBuildHasher;
 use crate::change::{ChangeEvent, Operation};
 use crate::filter::BoundFilter;
 use crate::id::TableRef;
+use column::Hold;
 use postings::Slot;
 use table::TableIndex;
 
@@ -75,8 +77,8 @@ type Scope = (Option<Arc<str>>, Option<Arc<str>>);
 struct Entry<K> {
     key: K,
     spec: BindingSpec,
-    /// The filter's condition by which the entry is held.
-    held_by: Option<usize>,
+    /// What of the filter the entry is held by; `None` without a filter.
+    held_by: Option<Hold>,
 }
 
 impl EventFilter {
@@ -307,7 +309,8 @@ impl<K: Copy> Search<'_, K> {
             let allowed = filter.conditions().len() == 1
                 || !needs_key(self.event, entry.spec.service)
                 || filter.only_on(|column| self.event.is_key_column(column));
-            if allowed && filter.matches_except(entry.held_by, row, &mut self.scratch) {
+            if allowed && filter.matches_except(entry.held_by.and_then(Hold::certain), row, &mut self.scratch)
+            {
                 self.out.push(entry.key);
             }
         }

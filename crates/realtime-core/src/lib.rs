@@ -16,3 +16,4 @@ pub mod table;
 pub mod value;
 pub mod verdict;
 pub mod view;
+pub mod wire;

@@ -60,11 +60,14 @@ impl<'e> View<'e> {
         };
         let shape = Shape { event, grant };
         let new = event.new.as_ref().map(|row| shape.cut(row)).transpose()?;
-        let old = match (&event.old, event.operation) {
-            (Some(_), Operation::Update) if !grant.old_visible => None,
-            (Some(row), _) => Some(shape.cut(row)?),
-            (None, _) => None,
-        };
+        let mut old = event.old.as_ref().map(|row| shape.cut(row)).transpose()?;
+        if event.operation == Operation::Update && !grant.old_visible {
+            // The prior row of a reference event cannot be judged. Its key says nothing new where
+            // it is the key that `new` shows.
+            let known =
+                |old: &RowText<'_>| event.is_reference() && new.as_ref().is_some_and(|new| new.0 == old.0);
+            old = old.filter(known);
+        }
         Ok(Self {
             table: &event.table,
             operation: event.operation,

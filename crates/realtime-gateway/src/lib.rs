@@ -1,1 +1,283 @@
-//! Placeholder.
+//! Sockets and sessions of every face; gate, shape, deliver.
+//!
+//! A gateway holds no database credentials (invariant 4): what a table is like and who may see a
+//! row it asks of authz, what changed it hears on the bus.
+
+pub mod args;
+pub mod auth;
+pub mod authz;
+pub mod feed;
+pub mod http;
+pub mod ids;
+pub mod limits;
+pub mod metrics;
+pub mod session;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::serve::ListenerExt as _;
+use parking_lot::Mutex;
+use realtime_core::id::ProjectId;
+use realtime_node::admin::Readiness;
+use realtime_node::bus::Bus;
+use realtime_node::catalog::{Catalog, ProjectConfig};
+use realtime_node::metrics::Metrics;
+use realtime_node::tasks::Tasks;
+use rustc_hash::FxHashMap;
+use tokio::net::TcpListener;
+
+use auth::Verifier;
+use authz::Authz;
+use feed::registry::{Registry, Shared};
+use ids::Interner;
+use limits::Limits;
+use metrics::GatewayMetrics;
+use session::SessionId;
+
+/// What a gateway is made of.
+pub struct Config {
+    /// The projects, with their token secrets.
+    pub catalog: Catalog,
+    /// The bus.
+    pub bus: Bus,
+    /// authz.
+    pub authz: Authz,
+    /// The limits.
+    pub limits: Limits,
+    /// Where its metrics are registered.
+    pub metrics: Metrics,
+    /// Its readiness.
+    pub readiness: Readiness,
+    /// Its name towards other services, for their logs.
+    pub name: String,
+    /// How long a stopping gateway may take: most of it is used to spread the closes.
+    pub drain: Duration,
+}
+
+/// A gateway. Cloning shares it.
+#[derive(Clone)]
+pub struct Gateway(Arc<Inner>);
+
+struct Inner {
+    catalog: Catalog,
+    limits: Arc<Limits>,
+    metrics: GatewayMetrics,
+    registry: Registry,
+    interner: Interner,
+    verifiers: Mutex<FxHashMap<ProjectId, Verified>>,
+    sessions: Tasks,
+    /// Apart from the sessions: feeds go on while sessions drain.
+    feeds: Tasks,
+    next_session: AtomicU64,
+    open_sessions: AtomicUsize,
+    drain: Duration,
+}
+
+/// A verifier, and the configuration that it was made from.
+type Verified = (Arc<ProjectConfig>, Arc<Verifier>);
+
+/// A session that is counted as open for as long as this lives.
+struct OpenSession(Gateway);
+
+impl Gateway {
+    /// A gateway whose sessions are a group within `tasks`.
+    pub fn new(config: Config, tasks: &Tasks) -> Self {
+        let metrics = GatewayMetrics::new(&config.metrics);
+        let limits = Arc::new(config.limits);
+        let shared = Shared::new(
+            config.bus,
+            config.authz,
+            Arc::clone(&limits),
+            metrics.clone(),
+            &config.name,
+        );
+        let feeds = Tasks::new();
+        Self(Arc::new(Inner {
+            catalog: config.catalog,
+            limits,
+            metrics,
+            registry: Registry::new(shared, feeds.clone()),
+            interner: Interner::default(),
+            verifiers: Mutex::default(),
+            sessions: tasks.child(),
+            feeds,
+            next_session: AtomicU64::new(0),
+            open_sessions: AtomicUsize::new(0),
+            drain: config.drain,
+        }))
+    }
+
+    /// The feeds as JSON, for operators.
+    pub fn feeds_page(&self) -> String {
+        self.0.registry.page()
+    }
+
+    /// How many sockets are open.
+    pub fn open_sessions(&self) -> usize {
+        self.0.open_sessions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limits(&self) -> &Arc<Limits> {
+        &self.0.limits
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.0.catalog
+    }
+
+    pub(crate) fn metrics(&self) -> &GatewayMetrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    pub(crate) fn interner(&self) -> &Interner {
+        &self.0.interner
+    }
+
+    pub(crate) fn session_tasks(&self) -> &Tasks {
+        &self.0.sessions
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis() as u64
+    }
+
+    /// The verifier of a project as it is configured now; `None` where there is no such project
+    /// or it has no usable secret.
+    pub(crate) fn verifier(&self, project: &ProjectId) -> Option<Arc<Verifier>> {
+        let config = self.0.catalog.get(project)?;
+        let mut verifiers = self.0.verifiers.lock();
+        if let Some((of, verifier)) = verifiers.get(project)
+            && Arc::ptr_eq(of, &config)
+        {
+            return Some(Arc::clone(verifier));
+        }
+        let secret = &config.tokens.as_ref()?.jwt_secret;
+        let verifier = match Verifier::new(secret.expose().as_bytes(), &config.roles) {
+            Ok(verifier) => Arc::new(verifier),
+            Err(error) => {
+                tracing::error!(%project, %error, "the project's tokens cannot be verified");
+                return None;
+            }
+        };
+        verifiers.insert(project.clone(), (config, Arc::clone(&verifier)));
+        Some(verifier)
+    }
+
+    /// The one project of a gateway that has one.
+    pub(crate) fn only_project(&self) -> Option<ProjectId> {
+        match self.0.catalog.projects().as_slice() {
+            [one] => Some(one.id.clone()),
+            _ => None,
+        }
+    }
+
+    /// A new session's id, or nothing while too many are open.
+    pub(crate) fn open_session(&self) -> Option<SessionId> {
+        let room = self.open_sessions() < self.0.limits.sockets_max as usize;
+        room.then(|| SessionId(self.0.next_session.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn count_session(&self) -> OpenSession {
+        self.0.open_sessions.fetch_add(1, Ordering::Relaxed);
+        self.0.metrics.sessions.inc();
+        OpenSession(self.clone())
+    }
+
+    /// How long a session waits, from the signal to stop, before it is closed: sessions are
+    /// spread over most of the drain window whatever their number.
+    pub(crate) fn drain_delay(&self, session: SessionId) -> Duration {
+        drain_delay(self.0.drain, session, fastrand::f64())
+    }
+
+    /// Closes the sessions, spread over the window, then ends the feeds.
+    async fn stop(&self) {
+        let drained = self.0.sessions.drain(self.0.drain).await;
+        if !drained {
+            tracing::warn!("sessions were left after the drain window");
+        }
+        self.0.feeds.drain(Duration::from_secs(1)).await;
+    }
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.0.0.open_sessions.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.metrics.sessions.dec();
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gateway({} sessions)", self.open_sessions())
+    }
+}
+
+/// Starts a gateway on a listener that is bound already, and returns at once. It serves until
+/// `tasks` are told to stop; then it is unready, accepts no more, and closes its sockets with
+/// 1012, spread over the drain window.
+pub fn run(listener: TcpListener, config: Config, tasks: &Tasks) -> Gateway {
+    let readiness = config.readiness.clone();
+    let gateway = Gateway::new(config, tasks);
+    readiness.set("gateway", true);
+    let routes = http::router(gateway.clone());
+    // A change is one small write: it is not held back to wait for another.
+    let listener = listener.tap_io(|io| {
+        if let Err(error) = io.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY cannot be set");
+        }
+    });
+    let stop = tasks.cancelled();
+    tasks.spawn("gateway edge", async move {
+        if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
+            tracing::error!(%error, "the edge ended");
+        }
+    });
+    let (stop, stopping) = (tasks.cancelled(), gateway.clone());
+    tasks.spawn("gateway drain", async move {
+        stop.await;
+        readiness.set("gateway", false);
+        stopping.stop().await;
+    });
+    gateway
+}
+
+/// The golden ratio's fraction puts consecutive sessions far apart and any number of them evenly
+/// over the window; jitter keeps two gateways from the same pattern. A fifth of the window is
+/// left for the closes themselves.
+fn drain_delay(window: Duration, session: SessionId, jitter: f64) -> Duration {
+    const FRACTION: f64 = 0.618_033_988_749_895;
+    let place = (session.0 as f64 * FRACTION + jitter / 50.0).fract();
+    window.mul_f64(place * 0.8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closes_are_spread_over_the_window_whatever_the_number() {
+        let window = Duration::from_secs(30);
+        for sessions in [5u64, 50, 500] {
+            let mut delays: Vec<f64> = (1_000..1_000 + sessions)
+                .map(|id| drain_delay(window, SessionId(id), (id % 7) as f64 / 7.0).as_secs_f64())
+                .collect();
+            delays.sort_by(f64::total_cmp);
+            let widest = delays
+                .windows(2)
+                .map(|pair| pair[1] - pair[0])
+                .fold(0.0, f64::max);
+            assert!(widest < 4.0 * 24.0 / sessions as f64, "{sessions}: {widest}");
+            assert!(delays.iter().all(|delay| *delay <= 24.0));
+        }
+    }
+}

@@ -11,10 +11,12 @@ use std::future::poll_fn;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::secret::Secret;
 
 /// A connection string, parsed. `Debug` shows host and database at most.
 #[derive(Clone)]
@@ -73,6 +75,33 @@ impl Dsn {
         let mut config = self.0.clone();
         config.user(user).password(password);
         Self(config)
+    }
+
+    /// The connection string in key-value form: server, database, login and `sslmode`.
+    pub fn to_key_values(&self) -> Secret {
+        let mut pairs: Vec<(&str, String)> = Vec::new();
+        let hosts = self.0.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        pairs.push(("host", hosts.collect::<Vec<_>>().join(",")));
+        let ports: Vec<_> = self.0.get_ports().iter().map(u16::to_string).collect();
+        pairs.push(("port", ports.join(",")));
+        pairs.push(("dbname", self.0.get_dbname().unwrap_or_default().to_owned()));
+        pairs.push(("user", self.0.get_user().unwrap_or_default().to_owned()));
+        let password = String::from_utf8_lossy(self.0.get_password().unwrap_or_default()).into_owned();
+        pairs.push(("password", password));
+        let ssl_mode = match self.0.get_ssl_mode() {
+            SslMode::Disable => "disable",
+            SslMode::Require => "require",
+            _ => "prefer",
+        };
+        pairs.push(("sslmode", ssl_mode.to_owned()));
+        let pairs = pairs
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!("{key}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'")));
+        Secret::new(pairs.collect::<Vec<_>>().join(" "))
     }
 }
 

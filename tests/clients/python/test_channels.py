@@ -34,7 +34,7 @@ async def test_a_row_right_after_the_feed_is_live_arrives_every_time(database: D
             feed = await follow_live(client, f"fresh-{key}", every(table))
             await database.insert(table, id=key, owner=user.id)
             await feed.row(key)
-            live = feed.system.items[0]
+            live = await feed.live()
             assert (str(live.extension), str(live.status), live.channel) == ("postgres_changes", "ok", f"fresh-{key}")
             await client.remove_channel(feed.channel)
         assert keep.events.items == []

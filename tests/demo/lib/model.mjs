@@ -36,13 +36,15 @@ export function check(watcher, changes) {
   const label = `${watcher.name} (${watcher.library})`
   const differs = want.findIndex((change, i) => !isDeepStrictEqual(change, got[i]))
   const first = differs >= 0 ? differs : got.length > want.length ? want.length : -1
+  // The Python library shows a notice without its code: there every notice counts.
+  const gaps = watcher.notices.filter(({ code }) => code === 'gap' || code === undefined)
   const checks = [
     {
       name: `${label} received its ${want.length} changes, complete, in order, and nothing else`,
       ok: first < 0,
       why: first < 0 ? '' : `${got.length} received; number ${first + 1} is ${got[first]?.op ?? 'missing'}, not ${want[first]?.op ?? 'expected'}`,
     },
-    { name: `${label} was told of no gap`, ok: watcher.notices.length === 0, why: watcher.notices.join('; ') },
+    { name: `${label} was told of no gap`, ok: gaps.length === 0, why: gaps.map(({ message }) => message).join('; ') },
   ]
   if (watcher.role === 'authenticated') {
     const foreign = watcher.received.some(({ old, new: row }) => [old, row].some((r) => r?.owner && r.owner !== watcher.as.id))

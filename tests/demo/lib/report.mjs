@@ -51,6 +51,9 @@ export function printTable(watchers) {
   say('p50, p95, p99: from the time the database put on a change (whole milliseconds) to the callback.')
   say('A deleted row can no longer be judged by a policy: users learn its key only, and nothing through a')
   say('filter on another column (Ben). service_role, for trusted servers, sees everything.')
+  for (const { name, library, notices } of watchers) {
+    for (const { message } of notices) say(`The server told ${name} (${library}): ${message}`)
+  }
 }
 
 /** Prints the checks and the verdict; returns whether all are good. */

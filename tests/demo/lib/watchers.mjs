@@ -32,9 +32,9 @@ class Watcher {
     this.live.show(this, change)
   }
 
-  system({ status, message }) {
+  system({ status, message, code }) {
     if (status === 'ok' && message === 'Subscribed to PostgreSQL') this.isReady()
-    else this.notices.push(message)
+    else this.notices.push({ code, message })
   }
 
   /** Starts to wait for the end; its deadline runs from the last sign of life. */

@@ -7,8 +7,9 @@ use std::ops::Bound;
 
 use super::postings::{Postings, Slot};
 use super::table::LANES;
+use super::window::Windows;
 use super::{FxMap, Search};
-use crate::filter::Test;
+use crate::filter::{BoundFilter, Test};
 use crate::value::Key;
 
 /// The conditions of all lanes.
@@ -26,6 +27,16 @@ struct Conditions {
     at_or_above: BTreeMap<Key, Postings>,
     below: BTreeMap<Key, Postings>,
     at_or_below: BTreeMap<Key, Postings>,
+    windows: Windows,
+}
+
+/// What of a filter a binding is held by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// One condition, by its position.
+    Condition(usize),
+    /// A lower and an upper bound on one column, by their positions.
+    Window(usize, usize),
 }
 
 /// How many bindings a condition is expected to leave: by its class, then by how many share its value.
@@ -35,8 +46,48 @@ pub struct Cost(Class, usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Equality,
+    Window,
     Range,
     Inequality,
+}
+
+impl Hold {
+    /// Everything that a binding with this filter may be held by.
+    pub fn all(filter: &BoundFilter) -> impl Iterator<Item = Self> {
+        let count = filter.conditions().len();
+        let pairs = (0..count).flat_map(move |above| (0..count).map(move |below| Self::Window(above, below)));
+        let windows = pairs.filter(|pair| pair.window(filter).is_some());
+        (0..count).map(Self::Condition).chain(windows)
+    }
+
+    /// A condition on the column where the binding is held.
+    pub fn condition(self) -> usize {
+        match self {
+            Self::Condition(position) | Self::Window(position, _) => position,
+        }
+    }
+
+    /// The condition that surely holds for a binding that was found by this.
+    pub fn certain(self) -> Option<usize> {
+        match self {
+            Self::Condition(position) => Some(position),
+            Self::Window(..) => None,
+        }
+    }
+
+    /// The ends of a window; `None` where the two conditions are none.
+    fn window(self, filter: &BoundFilter) -> Option<(&Key, &Key)> {
+        let Self::Window(above, below) = self else {
+            return None;
+        };
+        let (above, below) = (&filter.conditions()[above], &filter.conditions()[below]);
+        let (Test::Above(low), Test::Below(high)) = (&above.test, &below.test) else {
+            return None;
+        };
+        let same_column = above.column == below.column && above.kind == below.kind;
+        let (low, high) = (key_of(low)?, key_of(high)?);
+        (same_column && low <= high).then_some((low, high))
+    }
 }
 
 impl ColumnIndex {
@@ -44,24 +95,34 @@ impl ColumnIndex {
         self.lanes.iter().all(Option::is_none)
     }
 
-    pub fn insert(&mut self, lane: usize, slot: Slot, test: &Test) {
-        self.lanes[lane].get_or_insert_default().insert(slot, test);
+    pub fn insert(&mut self, lane: usize, slot: Slot, filter: &BoundFilter, hold: Hold) {
+        let conditions = self.lanes[lane].get_or_insert_default();
+        match hold.window(filter) {
+            Some((low, high)) => conditions.windows.insert(slot, low, high),
+            None => conditions.insert(slot, &filter.conditions()[hold.condition()].test),
+        }
     }
 
-    pub fn remove(&mut self, lane: usize, slot: Slot, test: &Test) {
+    pub fn remove(&mut self, lane: usize, slot: Slot, filter: &BoundFilter, hold: Hold) {
         let Some(conditions) = &mut self.lanes[lane] else {
             return;
         };
-        conditions.remove(slot, test);
+        match hold.window(filter) {
+            Some((low, high)) => conditions.windows.remove(slot, low, high),
+            None => conditions.remove(slot, &filter.conditions()[hold.condition()].test),
+        }
         if conditions.is_empty() {
             self.lanes[lane] = None;
         }
     }
 
-    /// What it would cost to hold a binding by a condition on this column.
-    pub fn cost(column: Option<&Self>, lane: usize, test: &Test) -> Cost {
+    /// What it would cost to hold a binding so.
+    pub fn cost(column: Option<&Self>, lane: usize, filter: &BoundFilter, hold: Hold) -> Cost {
+        let Hold::Condition(position) = hold else {
+            return Cost(Class::Window, 0);
+        };
         let conditions = column.and_then(|column| column.lanes[lane].as_deref());
-        match test {
+        match &filter.conditions()[position].test {
             Test::In(keys) => {
                 let sharing = |key| {
                     conditions
@@ -87,6 +148,7 @@ impl Conditions {
     fn is_empty(&self) -> bool {
         self.equal.is_empty()
             && self.not_equal.is_empty()
+            && self.windows.is_empty()
             && [&self.above, &self.at_or_above, &self.below, &self.at_or_below]
                 .iter()
                 .all(|map| map.is_empty())
@@ -152,6 +214,10 @@ impl Conditions {
                 search.take_if(postings.iter());
             }
         }
+        let mut looked_at = 0;
+        self.windows
+            .around(key, &mut looked_at, |postings| search.take_if(postings.iter()));
+        search.looked_at += looked_at;
         // `gt` holds for every constant before the value, `lt` for every one behind it.
         let ranges = [
             self.above
@@ -166,6 +232,13 @@ impl Conditions {
         for (_, postings) in ranges.into_iter().flatten() {
             search.take_if(postings.iter());
         }
+    }
+}
+
+fn key_of(bound: &Bound<Key>) -> Option<&Key> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
     }
 }
 

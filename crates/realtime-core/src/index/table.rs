@@ -2,7 +2,7 @@
 //!
 //! Must never look at a binding whose event or role already rules it out.
 
-use super::column::ColumnIndex;
+use super::column::{ColumnIndex, Hold};
 use super::postings::{Postings, Slot};
 use super::{BindingSpec, EventFilter, FxMap, Search, needs_key};
 use crate::change::Operation;
@@ -55,16 +55,16 @@ impl TableIndex {
         self.members.iter()
     }
 
-    /// Adds a binding and returns the condition by which it is held.
-    pub fn insert(&mut self, slot: Slot, spec: &BindingSpec) -> Option<usize> {
+    /// Adds a binding and returns what it is held by.
+    pub fn insert(&mut self, slot: Slot, spec: &BindingSpec) -> Option<Hold> {
         self.members.insert(slot);
         let lane = lane_of(spec.event, spec.service);
         let Some(filter) = &spec.filter else {
             self.unfiltered[lane].insert(slot);
             return None;
         };
-        let position = self.best_condition(filter, lane);
-        let condition = &filter.conditions()[position];
+        let hold = self.best_hold(filter, lane);
+        let condition = &filter.conditions()[hold.condition()];
         if !self.columns.contains_key(&condition.column) {
             self.columns.insert(condition.column.clone(), Vec::new());
         }
@@ -76,24 +76,24 @@ impl TableIndex {
                     kinds.push((condition.kind.clone(), ColumnIndex::default()));
                     kinds.len() - 1
                 });
-            kinds[at].1.insert(lane, slot, &condition.test);
+            kinds[at].1.insert(lane, slot, filter, hold);
         }
-        Some(position)
+        Some(hold)
     }
 
-    pub fn remove(&mut self, slot: Slot, spec: &BindingSpec, held_by: Option<usize>) {
+    pub fn remove(&mut self, slot: Slot, spec: &BindingSpec, held_by: Option<Hold>) {
         self.members.remove(slot);
         let lane = lane_of(spec.event, spec.service);
-        let (Some(filter), Some(position)) = (&spec.filter, held_by) else {
+        let (Some(filter), Some(hold)) = (&spec.filter, held_by) else {
             self.unfiltered[lane].remove(slot);
             return;
         };
-        let condition = &filter.conditions()[position];
+        let condition = &filter.conditions()[hold.condition()];
         let Some(kinds) = self.columns.get_mut(&condition.column) else {
             return;
         };
         if let Some(at) = kinds.iter().position(|(kind, _)| *kind == condition.kind) {
-            kinds[at].1.remove(lane, slot, &condition.test);
+            kinds[at].1.remove(lane, slot, filter, hold);
             if kinds[at].1.is_empty() {
                 kinds.swap_remove(at);
             }
@@ -103,21 +103,24 @@ impl TableIndex {
         }
     }
 
-    /// The condition that leaves the fewest bindings to check, as far as can be told.
-    fn best_condition(&self, filter: &BoundFilter, lane: usize) -> usize {
-        let costs = filter.conditions().iter().map(|condition| {
+    /// What leaves the fewest bindings to check, as far as can be told.
+    fn best_hold(&self, filter: &BoundFilter, lane: usize) -> Hold {
+        let costs = Hold::all(filter).map(|hold| {
+            let condition = &filter.conditions()[hold.condition()];
             let kinds = self
                 .columns
                 .get(&condition.column)
                 .map(Vec::as_slice)
                 .unwrap_or_default();
-            let column = kinds.iter().find(|(kind, _)| *kind == condition.kind);
-            ColumnIndex::cost(column.map(|(_, column)| column), lane, &condition.test)
+            let column = kinds
+                .iter()
+                .find(|(kind, _)| *kind == condition.kind)
+                .map(|(_, column)| column);
+            (ColumnIndex::cost(column, lane, filter, hold), hold)
         });
         costs
-            .enumerate()
-            .min_by_key(|(_, cost)| *cost)
-            .map_or(0, |(position, _)| position)
+            .min_by_key(|(cost, _)| *cost)
+            .map_or(Hold::Condition(0), |(_, hold)| hold)
     }
 
     /// Hands the search whatever an event may concern.

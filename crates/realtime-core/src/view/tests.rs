@@ -113,6 +113,26 @@ fn a_reference_lists_its_key_with_types() {
 }
 
 #[test]
+fn a_reference_shows_the_old_key_only_where_the_new_one_says_as_much() {
+    let mut event = event(Operation::Update, Some(r#"{"id":1}"#), Some(r#"{"id":1}"#));
+    event.marker = Some(Marker::PayloadTooLarge);
+    event.primary_key = Some(
+        [KeyColumn {
+            name: "id".into(),
+            type_name: "int8".into(),
+        }]
+        .into(),
+    );
+    let verdict = grant(false, Readable::All);
+    assert_eq!(
+        text(&View::new(&event, &verdict).unwrap().old),
+        Some(r#"{"id":1}"#)
+    );
+    event.old = Some(Row::new(r#"{"id":2}"#));
+    assert_eq!(text(&View::new(&event, &verdict).unwrap().old), None);
+}
+
+#[test]
 fn a_broken_row_gives_no_view() {
     let event = event(Operation::Insert, Some(r#"{"id":1"#), None);
     assert_eq!(

@@ -90,39 +90,39 @@ async fn read(mut connection: PgConnection, intake: &mut Intake, beat: watch::Se
 /// The near end of the queue: never waits with an envelope in hand.
 struct Intake {
     queue: mpsc::Sender<Item>,
-    /// Dropped since the queue last had room.
+    /// Dropped since the queue was last full. While it is not 0, everything is dropped until half of the queue is
+    /// free again: each loss makes clients read anew, so one long hole is better than a thousand short ones.
     lost: u64,
 }
 
 impl Intake {
     fn take(&mut self, envelope: String) {
-        if self.lost > 0 {
-            // The note of the loss goes first; until there is room for it, everything is lost.
-            match self.queue.try_send(Item::Lost(self.lost)) {
-                Ok(()) => self.lost = 0,
-                Err(_) => {
-                    self.lost += 1;
-                    return;
-                }
-            }
+        if self.lost > 0 && self.queue.capacity() >= self.room() {
+            self.note();
         }
-        if self.queue.try_send(Item::Envelope(envelope)).is_err() {
+        if self.lost > 0 || self.queue.try_send(Item::Envelope(envelope)).is_err() {
             self.lost += 1;
         }
     }
 
-    /// Notes a loss as soon as there is room; waits for ever without a loss.
+    /// Notes a loss as soon as half of the queue is free; waits for ever without a loss.
     async fn settle(&mut self) -> bool {
-        if self.lost == 0 {
+        if self.lost == 0 || self.queue.reserve_many(self.room()).await.is_err() {
+            // Nothing to note, or nobody to note it for.
             return std::future::pending().await;
         }
-        match self.queue.reserve().await {
-            Ok(permit) => permit.send(Item::Lost(self.lost)),
-            // Nobody takes any more.
-            Err(_) => return std::future::pending().await,
-        }
-        self.lost = 0;
+        self.note();
         true
+    }
+
+    fn note(&mut self) {
+        if self.queue.try_send(Item::Lost(self.lost)).is_ok() {
+            self.lost = 0;
+        }
+    }
+
+    fn room(&self) -> usize {
+        (self.queue.max_capacity() / 2).max(1)
     }
 }
 
@@ -135,20 +135,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_queue_drops_and_says_so_in_place() {
-        let (queue, mut out) = mpsc::channel(2);
+    async fn a_full_queue_drops_until_half_of_it_is_free_and_says_so_in_place() {
+        let (queue, mut out) = mpsc::channel(4);
         let mut intake = Intake { queue, lost: 0 };
-        for text in ["a", "b", "c", "d"] {
+        let took = |out: &mut mpsc::Receiver<Item>, count| {
+            let items: Vec<Item> = std::iter::from_fn(|| out.try_recv().ok()).take(count).collect();
+            items
+        };
+        for text in ["a", "b", "c", "d", "e", "f"] {
             intake.take(text.to_owned());
         }
-        assert_eq!(out.recv().await, Some(envelope("a")));
-        intake.take("e".to_owned());
-        assert_eq!(out.recv().await, Some(envelope("b")));
-        // "c" and "d" had no room, and "e" had none behind the note of that.
-        assert_eq!(out.recv().await, Some(Item::Lost(2)));
+        assert_eq!(took(&mut out, 1), [envelope("a")]);
+        intake.take("g".to_owned());
+        assert_eq!(took(&mut out, 1), [envelope("b")]);
+        // "e", "f" and "g" had no room; "h" goes behind the note of that.
+        intake.take("h".to_owned());
+        assert_eq!(
+            took(&mut out, 9),
+            [envelope("c"), envelope("d"), Item::Lost(3), envelope("h")]
+        );
+        for text in ["i", "j", "k", "l", "m"] {
+            intake.take(text.to_owned());
+        }
+        assert_eq!(took(&mut out, 2), [envelope("i"), envelope("j")]);
         assert!(intake.settle().await);
-        assert_eq!(out.recv().await, Some(Item::Lost(1)));
-        intake.take("f".to_owned());
-        assert_eq!(out.recv().await, Some(envelope("f")));
+        assert_eq!(took(&mut out, 9), [envelope("k"), envelope("l"), Item::Lost(1)]);
     }
 }

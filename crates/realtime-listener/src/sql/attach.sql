@@ -82,14 +82,13 @@ alter view anvilbase_realtime.triggers owner to anvilbase_realtime_owner;
 alter view anvilbase_realtime.unattached owner to anvilbase_realtime_owner;
 alter view anvilbase_realtime.table_settings owner to anvilbase_realtime_owner;
 
--- Enables or disables every trigger of ours on a table and its partitions. True where one was disabled and now is not.
-create or replace function anvilbase_realtime.switch(relation oid, enabled boolean) returns boolean
+-- Enables or disables every trigger of ours on a table and its partitions.
+create or replace function anvilbase_realtime.switch(relation oid, enabled boolean) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $switch$
 declare
   v_trigger record;
-  v_woken boolean := false;
 begin
   for v_trigger in
     select n.nspname, c.relname, g.name
@@ -102,11 +101,38 @@ begin
   loop
     execute format('alter table %I.%I %s trigger %I', v_trigger.nspname, v_trigger.relname,
       case when enabled then 'enable' else 'disable' end, v_trigger.name);
-    v_woken := v_woken or enabled;
   end loop;
-  return v_woken;
 end
 $switch$;
+
+-- Takes our triggers off a table that was ours and no longer is: it moved to another schema, or under another root. Its
+-- settings go with it, under its new name.
+create or replace function anvilbase_realtime.detach(relation oid) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $detach$
+declare
+  v_trigger record;
+begin
+  -- One at a time: a dropped trigger is a change of the table, and the event trigger comes back here.
+  loop
+    select n.nspname, c.relname, g.name into v_trigger
+    from anvilbase_realtime.triggers g
+    join pg_class c on c.oid = g.relation
+    join pg_namespace n on n.oid = c.relnamespace
+    where g.relation = detach.relation and not g.cloned
+    limit 1;
+    exit when not found;
+    execute format('drop trigger %I on %I.%I', v_trigger.name, v_trigger.nspname, v_trigger.relname);
+  end loop;
+  update anvilbase_realtime.tables t
+  set schema_name = n.nspname, table_name = c.relname,
+    root_oid = case when c.relispartition then pg_partition_root(c.oid)::oid end
+  from pg_class c
+  join pg_namespace n on n.oid = c.relnamespace
+  where t.relid = detach.relation and c.oid = t.relid;
+end
+$detach$;
 
 -- Brings one table's triggers and its row of `tables` to what they ought to be; a table that is none of ours is left
 -- alone. Announces what that changes: X under each name, L where rows came or went without an event.
@@ -121,6 +147,7 @@ declare
 begin
   select * into v_table from anvilbase_realtime.attachable a where a.relation = attach.relation;
   if not found then
+    perform anvilbase_realtime.detach(relation);
     return;
   end if;
   delete from anvilbase_realtime.tables t
@@ -197,6 +224,7 @@ set lock_timeout = '5s'
 as $set_table$
 declare
   v_relation oid;
+  v_emitting boolean;
   v_wanted boolean;
   v_row anvilbase_realtime.table_settings;
 begin
@@ -215,6 +243,8 @@ begin
       using errcode = 'undefined_table',
             hint = 'It must be a table or a partitioned table; not a view, a foreign table, a partition, a temporary table or an extension''s own.';
   end if;
+  v_emitting := exists (
+    select from anvilbase_realtime.triggers g where g.relation = v_relation and g.kind = 'rows' and g.enabled);
   delete from anvilbase_realtime.tables t
   where t.relid = v_relation
     and (t.database_oid <> (select d.oid from pg_database d where d.datname = current_database())
@@ -235,7 +265,8 @@ begin
   perform anvilbase_realtime.attach(v_relation);
   select t.cdc_enabled and (t.schema_name = 'public' or t.emit_events) into v_wanted
   from anvilbase_realtime.tables t where t.relid = v_relation;
-  if anvilbase_realtime.switch(v_relation, v_wanted) then
+  perform anvilbase_realtime.switch(v_relation, v_wanted);
+  if v_wanted and not v_emitting then
     -- What was written meanwhile announced nothing.
     perform anvilbase_realtime.lost(v_relation);
   end if;

@@ -209,7 +209,10 @@ exception when others then
 end
 $emit_truncate$;
 
+-- To own a function in a schema takes CREATE on it; only for so long.
+grant create on schema anvilbase_realtime to anvilbase_realtime_printer;
 alter function anvilbase_realtime.row_json(record) owner to anvilbase_realtime_printer;
+revoke create on schema anvilbase_realtime from anvilbase_realtime_printer;
 alter function anvilbase_realtime.notice(oid, text, text, text) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.lost(oid) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.table_key(oid) owner to anvilbase_realtime_owner;

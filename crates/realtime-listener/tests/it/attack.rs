@@ -48,8 +48,12 @@ async fn a_types_own_cast_to_json_gains_nothing() {
         .unwrap();
     let mut tap = fixture.tap().await;
     // As the superuser: what runs with the writer's rights would be all the worse.
-    fixture.run("insert into public.m values ('1', 'happy'), (pg_catalog.repeat('x', 8000), 'sad')").await;
-    fixture.run("update public.m set mood = 'sad'; delete from public.m; reset search_path").await;
+    fixture
+        .run("insert into public.m values ('1', 'happy'), (pg_catalog.repeat('x', 8000), 'sad')")
+        .await;
+    fixture
+        .run("update public.m set mood = 'sad'; delete from public.m; reset search_path")
+        .await;
     let seen = "select pg_catalog.string_agg(distinct who || ' ' || what, ', ') from mallory.seen";
     // 42501: permission denied.
     assert_eq!(fixture.text(seen).await, "anvilbase_realtime_printer cast 42501");
@@ -62,7 +66,11 @@ async fn a_types_own_cast_to_json_gains_nothing() {
 async fn a_cast_that_raises_fails_no_write_and_its_loss_is_told() {
     let fixture = Fixture::start().await;
     let mallory = fixture.mallory().await;
-    for (raise, n) in [("raise exception 'boom'", 1), ("assert false", 2), ("perform 1 / 0", 3)] {
+    for (raise, n) in [
+        ("raise exception 'boom'", 1),
+        ("assert false", 2),
+        ("perform 1 / 0", 3),
+    ] {
         mallory
             .batch_execute(&format!(
                 "create type mallory.mood{n} as enum ('happy'); \
@@ -74,12 +82,22 @@ async fn a_cast_that_raises_fails_no_write_and_its_loss_is_told() {
             .await
             .unwrap();
         let mut tap = fixture.tap().await;
-        fixture.run(&format!("insert into public.m{n} values (1, 'happy')")).await;
-        fixture.run(&format!("update public.m{n} set id = 2; delete from public.m{n}")).await;
+        fixture
+            .run(&format!("insert into public.m{n} values (1, 'happy')"))
+            .await;
+        fixture
+            .run(&format!("update public.m{n} set id = 2; delete from public.m{n}"))
+            .await;
         let told = tap.all(&fixture).await;
-        let told: Vec<_> = told.iter().map(|told| (told.operation(), told.json["t"].clone())).collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|told| (told.operation(), told.json["t"].clone()))
+            .collect();
         let table = serde_json::Value::from(format!("m{n}"));
-        assert_eq!(told, vec![("L", table.clone()), ("L", table.clone()), ("L", table)]);
+        assert_eq!(
+            told,
+            vec![("L", table.clone()), ("L", table.clone()), ("L", table)]
+        );
     }
 }
 
@@ -88,7 +106,9 @@ async fn a_cast_that_raises_fails_no_write_and_its_loss_is_told() {
 async fn temporary_types_do_not_stand_in_for_ours() {
     let fixture = Fixture::start().await;
     let mallory = fixture.mallory().await;
-    fixture.run("create table public.t (id int primary key); grant all on public.t to mallory").await;
+    fixture
+        .run("create table public.t (id int primary key); grant all on public.t to mallory")
+        .await;
     mallory
         .batch_execute(
             "create table mallory.seen (who name); grant insert on mallory.seen to public; \
@@ -105,7 +125,9 @@ async fn temporary_types_do_not_stand_in_for_ours() {
         .unwrap();
     let mut tap = fixture.tap().await;
     mallory
-        .batch_execute("insert into public.t values (1); update public.t set id = 2; create table public.u (a int)")
+        .batch_execute(
+            "insert into public.t values (1); update public.t set id = 2; create table public.u (a int)",
+        )
         .await
         .unwrap();
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1", "U 2"]);
@@ -116,7 +138,10 @@ async fn temporary_types_do_not_stand_in_for_ours() {
 async fn a_stranger_can_neither_call_nor_attach_what_is_ours() {
     let fixture = Fixture::start().await;
     let mallory = fixture.mallory().await;
-    mallory.batch_execute("create table mallory.t (a int)").await.unwrap();
+    mallory
+        .batch_execute("create table mallory.t (a int)")
+        .await
+        .unwrap();
     let attempts = [
         "select * from anvilbase_realtime.settings",
         "select * from anvilbase_realtime.tables",
@@ -141,12 +166,18 @@ async fn a_stranger_can_neither_call_nor_attach_what_is_ours() {
         mallory.batch_execute(&format!("set role {role}")).await.unwrap();
         for attempt in attempts {
             let error = mallory.batch_execute(attempt).await.expect_err(attempt);
-            assert_eq!(error.code().unwrap().code(), "42501", "{role}: {attempt}: {error:?}");
+            assert_eq!(
+                error.code().unwrap().code(),
+                "42501",
+                "{role}: {attempt}: {error:?}"
+            );
         }
         mallory.batch_execute("reset role").await.unwrap();
     }
     // By name alone, past the schema's own lock.
-    fixture.run("grant usage on schema anvilbase_realtime to mallory").await;
+    fixture
+        .run("grant usage on schema anvilbase_realtime to mallory")
+        .await;
     for attempt in attempts {
         let error = mallory.batch_execute(attempt).await.expect_err(attempt);
         assert_eq!(error.code().unwrap().code(), "42501", "{attempt}: {error:?}");
@@ -159,20 +190,42 @@ async fn our_own_logins_have_no_more_than_they_need() {
     for (login, refused, allowed) in [
         (
             "anvilbase_realtime_prober",
-            &["select * from anvilbase_realtime.settings", "select anvilbase_realtime.open_feed()", "set role service_role",
-              "select anvilbase_realtime.set_table('public', 'sentinel', realtime_public => true)"][..],
-            &["select * from anvilbase_realtime.table_settings", "set role anon", "reset role", "set role authenticated"][..],
+            &[
+                "select * from anvilbase_realtime.settings",
+                "select anvilbase_realtime.open_feed()",
+                "set role service_role",
+                "select anvilbase_realtime.set_table('public', 'sentinel', realtime_public => true)",
+            ][..],
+            &[
+                "select * from anvilbase_realtime.table_settings",
+                "set role anon",
+                "reset role",
+                "set role authenticated",
+            ][..],
         ),
         (
             "anvilbase_realtime_service",
-            &["select * from anvilbase_realtime.settings", "select anvilbase_realtime.open_feed()"][..],
-            &["select anvilbase_realtime.set_table('public', 'sentinel', realtime_public => true)", "set role service_role"][..],
+            &[
+                "select * from anvilbase_realtime.settings",
+                "select anvilbase_realtime.open_feed()",
+            ][..],
+            &[
+                "select anvilbase_realtime.set_table('public', 'sentinel', realtime_public => true)",
+                "set role service_role",
+            ][..],
         ),
         (
             "anvilbase_realtime_listener",
-            &["select * from public.sentinel", "select anvilbase_realtime.row_json(row(1))", "set role anon",
-              "select anvilbase_realtime.notice(1, 'public', 't', 'X')"][..],
-            &["select anvilbase_realtime.open_feed()", "select anvilbase_realtime.beat('x')"][..],
+            &[
+                "select * from public.sentinel",
+                "select anvilbase_realtime.row_json(row(1))",
+                "set role anon",
+                "select anvilbase_realtime.notice(1, 'public', 't', 'X')",
+            ][..],
+            &[
+                "select anvilbase_realtime.open_feed()",
+                "select anvilbase_realtime.beat('x')",
+            ][..],
         ),
     ] {
         let client = connect_as(&fixture.login_dsn(login)).await;
@@ -181,7 +234,10 @@ async fn our_own_logins_have_no_more_than_they_need() {
             assert_eq!(error.code().unwrap().code(), "42501", "{login}: {attempt}");
         }
         for attempt in allowed {
-            client.batch_execute(attempt).await.unwrap_or_else(|error| panic!("{login}: {attempt}: {error:?}"));
+            client
+                .batch_execute(attempt)
+                .await
+                .unwrap_or_else(|error| panic!("{login}: {attempt}: {error:?}"));
         }
     }
 }
@@ -198,11 +254,21 @@ async fn the_channels_name_is_nowhere_to_be_seen() {
     .await;
     let mallory = fixture.mallory().await;
     let mut tap = fixture.tap().await;
-    fixture.run("create table public.t (id int primary key, b text)").await;
+    fixture
+        .run("create table public.t (id int primary key, b text)")
+        .await;
     fixture.provision_again().await;
-    mallory.batch_execute("create table public.mine (id int primary key)").await.unwrap();
-    mallory.batch_execute("insert into public.mine values (1)").await.unwrap();
-    fixture.run("insert into public.t values (1, 'a'), (2, repeat('x', 9000)); truncate public.t").await;
+    mallory
+        .batch_execute("create table public.mine (id int primary key)")
+        .await
+        .unwrap();
+    mallory
+        .batch_execute("insert into public.mine values (1)")
+        .await
+        .unwrap();
+    fixture
+        .run("insert into public.t values (1, 'a'), (2, repeat('x', 9000)); truncate public.t")
+        .await;
     assert!(!tap.all(&fixture).await.is_empty());
     let channel = fixture.channel().await;
     assert_eq!(channel.len(), "anvilbase_rt_".len() + 32);
@@ -228,12 +294,26 @@ async fn the_channels_name_is_nowhere_to_be_seen() {
         }
     }
     // Not even a superuser sees it in another session's statements.
-    let activity = fixture.admin.query("select query from pg_catalog.pg_stat_activity", &[]).await.unwrap();
-    assert!(activity.iter().all(|row| !row.get::<_, Option<String>>(0).unwrap_or_default().contains(secret)));
+    let activity = fixture
+        .admin
+        .query("select query from pg_catalog.pg_stat_activity", &[])
+        .await
+        .unwrap();
+    assert!(activity.iter().all(|row| {
+        !row.get::<_, Option<String>>(0)
+            .unwrap_or_default()
+            .contains(secret)
+    }));
     let log = std::fs::read_to_string(fixture.pg.server.data_dir().join("server.log")).unwrap();
-    assert!(log.contains("open_feed") && log.contains("insert into public.t"), "the log holds statements");
+    assert!(
+        log.contains("open_feed") && log.contains("insert into public.t"),
+        "the log holds statements"
+    );
     assert!(!log.contains(secret), "the log holds the channel's name");
-    assert!(!log.contains(crate::support::PASSWORD), "the log holds a password");
+    assert!(
+        !log.contains(crate::support::PASSWORD),
+        "the log holds a password"
+    );
 }
 
 /// A held lock's key is in pg_locks for everybody, so a stranger can be there first the next time.
@@ -246,7 +326,10 @@ async fn a_stranger_on_the_lock_is_locked_out() {
                where locktype = 'advisory' and objsubid = 1 and granted";
     let seen: i64 = mallory.query_one(key, &[]).await.unwrap().get(0);
     drop(first);
-    mallory.query_one("select pg_catalog.pg_advisory_lock($1)", &[&seen]).await.unwrap();
+    mallory
+        .query_one("select pg_catalog.pg_advisory_lock($1)", &[&seen])
+        .await
+        .unwrap();
 
     let listener = connect_as(&fixture.listener_dsn()).await;
     let query = "select outcome, key_rotated, epoch from anvilbase_realtime.open_feed()";
@@ -254,7 +337,10 @@ async fn a_stranger_on_the_lock_is_locked_out() {
     assert_eq!((row.get::<_, &str>(0), row.get::<_, bool>(1)), ("taken", true));
     let other = connect_as(&fixture.listener_dsn()).await;
     let refused = other.query_one(query, &[]).await.unwrap();
-    assert_eq!((refused.get::<_, &str>(0), refused.get::<_, bool>(1)), ("held", false));
+    assert_eq!(
+        (refused.get::<_, &str>(0), refused.get::<_, bool>(1)),
+        ("held", false)
+    );
     drop(listener);
     realtime_testkit::wait::until("the lock is free", || async {
         let again = other.query_one(query, &[]).await.unwrap();
@@ -270,7 +356,13 @@ async fn a_schema_that_a_stranger_made_first_is_refused() {
     let pg = realtime_testkit::postgres::Postgres::start().await;
     pg.create_database(DATABASE).await;
     let mut admin = pg.connect(DATABASE).await;
-    admin.batch_execute("create role mallory; create schema anvilbase_realtime authorization mallory").await.unwrap();
-    let error = provision(&mut admin, ProvisionOptions::default()).await.unwrap_err().to_string();
+    admin
+        .batch_execute("create role mallory; create schema anvilbase_realtime authorization mallory")
+        .await
+        .unwrap();
+    let error = provision(&mut admin, ProvisionOptions::default())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("not owned by anvilbase_realtime_owner"), "{error}");
 }

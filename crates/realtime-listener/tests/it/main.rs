@@ -1,6 +1,10 @@
 //! The provisioning SQL and the listener, against real PostgreSQL and a real bus.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a broken fixture ends its test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a broken fixture ends its test"
+)]
 
 mod attack;
 mod ddl;

@@ -9,15 +9,20 @@ use crate::support::{DATABASE, Fixture, brief, options};
 async fn a_second_run_changes_nothing() {
     let mut fixture = Fixture::start().await;
     fixture.run("create table public.t (id int primary key)").await;
-    fixture.run("select anvilbase_realtime.set_table('public', 't', realtime_public => true)").await;
+    fixture
+        .run("select anvilbase_realtime.set_table('public', 't', realtime_public => true)")
+        .await;
     let state = "select pg_catalog.concat((select s::text from anvilbase_realtime.settings s), \
         (select pg_catalog.string_agg(t::text, ',' order by t.relid) from anvilbase_realtime.tables t), \
-        (select pg_catalog.string_agg(g.tgname || g.tgenabled, ',' order by g.oid) from pg_catalog.pg_trigger g), \
-        (select pg_catalog.string_agg(p.oid::regprocedure || p.proacl::text, ',' order by p.oid) from pg_catalog.pg_proc p \
+        (select pg_catalog.string_agg(pg_catalog.concat(g.tgname, g.tgenabled), ',' order by g.oid) from pg_catalog.pg_trigger g), \
+        (select pg_catalog.string_agg(pg_catalog.concat(p.oid::regprocedure, p.proacl), ',' order by p.oid) from pg_catalog.pg_proc p \
          where p.pronamespace = 'anvilbase_realtime'::regnamespace))";
     let before = fixture.text(state).await;
     let report = fixture.provision_again().await;
-    assert!(report.attached.is_empty() && report.notices.is_empty(), "{report:?}");
+    assert!(
+        report.attached.is_empty() && report.notices.is_empty(),
+        "{report:?}"
+    );
     assert_eq!(fixture.text(state).await, before);
     // The tap's login still works: a password that was not given is kept.
     let mut tap = fixture.tap().await;
@@ -60,7 +65,10 @@ async fn databases_of_one_cluster_are_provisioned_at_once() {
         let mut admin = pg.connect(&name).await;
         runs.push(async move {
             provision(&mut admin, options()).await.unwrap();
-            let row = admin.query_one("select channel, lock_key from anvilbase_realtime.settings", &[]).await.unwrap();
+            let row = admin
+                .query_one("select channel, lock_key from anvilbase_realtime.settings", &[])
+                .await
+                .unwrap();
             (row.get::<_, String>(0), row.get::<_, i64>(1))
         });
     }
@@ -80,7 +88,10 @@ async fn tables_that_were_there_before_are_attached_unless_locked() {
         .await
         .unwrap();
     let other = pg.connect(DATABASE).await;
-    other.batch_execute("begin; insert into public.busy values (1)").await.unwrap();
+    other
+        .batch_execute("begin; insert into public.busy values (1)")
+        .await
+        .unwrap();
     let report = provision(&mut admin, options()).await.unwrap();
     assert_eq!(report.attached, ["public.free"]);
     assert_eq!(report.not_attached.len(), 1);
@@ -94,7 +105,9 @@ async fn tables_that_were_there_before_are_attached_unless_locked() {
 async fn a_dump_in_another_database_starts_anew() {
     let mut fixture = Fixture::start().await;
     fixture.run("create table public.t (id int primary key)").await;
-    fixture.run("select anvilbase_realtime.set_table('public', 't', realtime_public => true)").await;
+    fixture
+        .run("select anvilbase_realtime.set_table('public', 't', realtime_public => true)")
+        .await;
     let channel = fixture.channel().await;
     // What a restored dump looks like: rows of another database's oids, and its channel.
     fixture.run("update anvilbase_realtime.settings set database_oid = 1; update anvilbase_realtime.tables set database_oid = 1").await;
@@ -109,7 +122,9 @@ async fn what_cannot_be_served_is_refused_by_name() {
     let pg = Postgres::start().await;
     let admin = pg.connect("postgres").await;
     admin
-        .batch_execute("create database ascii encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'")
+        .batch_execute(
+            "create database ascii encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'",
+        )
         .await
         .unwrap();
     let mut ascii = pg.connect("ascii").await;
@@ -119,22 +134,37 @@ async fn what_cannot_be_served_is_refused_by_name() {
     pg.create_database("later").await;
     let mut later = pg.connect("later").await;
     provision(&mut later, options()).await.unwrap();
-    later.batch_execute("update anvilbase_realtime.settings set version = 999").await.unwrap();
+    later
+        .batch_execute("update anvilbase_realtime.settings set version = 999")
+        .await
+        .unwrap();
     let error = provision(&mut later, options()).await.unwrap_err().to_string();
     assert!(error.contains("newer release"), "{error}");
 
-    let clear = ProvisionOptions { listener_password: Password::Verifier("x'; drop".into()), ..options() };
-    assert!(matches!(provision(&mut later, clear).await, Err(ProvisionError::NotAVerifier)));
+    let clear = ProvisionOptions {
+        listener_password: Password::Verifier("x'; drop".into()),
+        ..options()
+    };
+    assert!(matches!(
+        provision(&mut later, clear).await,
+        Err(ProvisionError::NotAVerifier)
+    ));
 }
 
 #[tokio::test]
 async fn generated_passwords_log_in() {
     let mut fixture = Fixture::start().await;
-    let generate = ProvisionOptions { listener_password: Password::Generate, ..ProvisionOptions::default() };
+    let generate = ProvisionOptions {
+        listener_password: Password::Generate,
+        ..ProvisionOptions::default()
+    };
     let report = provision(&mut fixture.admin, generate).await.unwrap();
     let password = report.generated.listener.clone().unwrap();
     assert!(!format!("{report:?}").contains(&password));
-    fixture.pg.connect_login("anvilbase_realtime_listener", &password, DATABASE).await;
+    fixture
+        .pg
+        .connect_login("anvilbase_realtime_listener", &password, DATABASE)
+        .await;
 }
 
 #[tokio::test]
@@ -150,22 +180,44 @@ async fn without_a_superuser_the_logins_own_tables_emit() {
     .await
     .unwrap();
     let mut builder = pg.connect_login("builder", "builder", DATABASE).await;
-    builder.batch_execute("create table public.own (id int primary key)").await.unwrap();
+    builder
+        .batch_execute("create table public.own (id int primary key)")
+        .await
+        .unwrap();
     let report = provision(&mut builder, options()).await.unwrap();
     assert!(!report.superuser);
     assert_eq!(report.attached, ["public.own"]);
     assert_eq!(report.not_attached.len(), 1, "{report:?}");
-    assert!(report.notices.iter().any(|notice| notice.contains("not a superuser")), "{report:?}");
+    assert!(
+        report
+            .notices
+            .iter()
+            .any(|notice| notice.contains("not a superuser")),
+        "{report:?}"
+    );
     let fixture = Fixture { pg, admin: root };
     fixture.run("create table public.sentinel (n bigint)").await;
-    provision(&mut builder, ProvisionOptions::default()).await.unwrap();
+    provision(&mut builder, ProvisionOptions::default())
+        .await
+        .unwrap();
     fixture.run("alter table public.sentinel owner to builder").await;
-    let report = provision(&mut builder, ProvisionOptions::default()).await.unwrap();
+    let report = provision(&mut builder, ProvisionOptions::default())
+        .await
+        .unwrap();
     assert_eq!(report.attached, ["public.sentinel"]);
     let mut tap = fixture.tap().await;
-    builder.batch_execute("insert into public.own values (1)").await.unwrap();
-    builder.batch_execute("select anvilbase_realtime.set_table('public', 'own', cdc_enabled => false)").await.unwrap();
-    builder.batch_execute("insert into public.own values (2)").await.unwrap();
+    builder
+        .batch_execute("insert into public.own values (1)")
+        .await
+        .unwrap();
+    builder
+        .batch_execute("select anvilbase_realtime.set_table('public', 'own', cdc_enabled => false)")
+        .await
+        .unwrap();
+    builder
+        .batch_execute("insert into public.own values (2)")
+        .await
+        .unwrap();
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1"]);
 }
 
@@ -175,13 +227,21 @@ async fn claims_helpers_read_what_rest_sets_and_stay_as_the_platform_made_them()
     fixture.run("select pg_catalog.set_config('request.jwt.claims', \
         '{\"sub\":\"00000000-0000-4000-8000-000000000001\",\"role\":\"authenticated\",\"email\":\"a@b.c\"}', false)").await;
     fixture.run("set role anon").await;
-    let shown = "select pg_catalog.concat_ws(' ', auth.uid(), auth.role(), auth.email(), auth.jwt() ->> 'sub')";
+    let shown =
+        "select pg_catalog.concat_ws(' ', auth.uid(), auth.role(), auth.email(), auth.jwt() ->> 'sub')";
     assert_eq!(
         fixture.text(shown).await,
         "00000000-0000-4000-8000-000000000001 authenticated a@b.c 00000000-0000-4000-8000-000000000001"
     );
-    fixture.run("select pg_catalog.set_config('request.jwt.claims', '', false)").await;
-    assert_eq!(fixture.text("select pg_catalog.concat(auth.uid(), auth.role(), auth.email(), auth.jwt())").await, "{}");
+    fixture
+        .run("select pg_catalog.set_config('request.jwt.claims', '', false)")
+        .await;
+    assert_eq!(
+        fixture
+            .text("select pg_catalog.concat(auth.uid(), auth.role(), auth.email(), auth.jwt())")
+            .await,
+        "{}"
+    );
     fixture.run("reset role; create or replace function auth.role() returns text language sql as 'select ''theirs''::text'").await;
     fixture.provision_again().await;
     assert_eq!(fixture.text("select auth.role()").await, "theirs");

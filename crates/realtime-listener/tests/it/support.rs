@@ -58,12 +58,17 @@ impl Fixture {
         let report = provision(&mut admin, options()).await.unwrap();
         assert!(report.superuser && report.not_attached.is_empty(), "{report:?}");
         admin.batch_execute(PLATFORM_SQL).await.unwrap();
-        admin.batch_execute("create table public.sentinel (n bigint)").await.unwrap();
+        admin
+            .batch_execute("create table public.sentinel (n bigint)")
+            .await
+            .unwrap();
         Self { pg, admin }
     }
 
     pub async fn provision_again(&mut self) -> ProvisionReport {
-        provision(&mut self.admin, ProvisionOptions::default()).await.unwrap()
+        provision(&mut self.admin, ProvisionOptions::default())
+            .await
+            .unwrap()
     }
 
     pub fn listener_dsn(&self) -> Dsn {
@@ -76,12 +81,21 @@ impl Fixture {
 
     /// Taps the channel as a listener would.
     pub async fn tap(&self) -> Tap {
-        let (client, connection) = connect(&self.listener_dsn(), &PgOptions::new("tap")).await.unwrap();
+        let (client, connection) = connect(&self.listener_dsn(), &PgOptions::new("tap"))
+            .await
+            .unwrap();
         let (sender, envelopes) = mpsc::channel(100_000);
         Tasks::new().spawn("tap", tap(connection, sender));
-        let row = client.query_one("select outcome from anvilbase_realtime.open_feed()", &[]).await.unwrap();
+        let row = client
+            .query_one("select outcome from anvilbase_realtime.open_feed()", &[])
+            .await
+            .unwrap();
         assert_eq!(row.get::<_, String>(0), "taken");
-        Tap { envelopes, sentinels: 0, _client: client }
+        Tap {
+            envelopes,
+            sentinels: 0,
+            _client: client,
+        }
     }
 
     pub async fn run(&self, sql: &str) {
@@ -122,7 +136,9 @@ async fn tap(mut connection: PgConnection, sender: mpsc::Sender<String>) {
 
 impl Tap {
     async fn next(&mut self) -> Envelope {
-        let text = within("an envelope", self.envelopes.recv()).await.expect("the tap's session ended");
+        let text = within("an envelope", self.envelopes.recv())
+            .await
+            .expect("the tap's session ended");
         let json = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         Envelope { text, json }
     }
@@ -131,7 +147,9 @@ impl Tap {
     pub async fn all(&mut self, fixture: &Fixture) -> Vec<Envelope> {
         self.sentinels += 1;
         let sentinel = self.sentinels;
-        fixture.run(&format!("insert into public.sentinel values ({sentinel})")).await;
+        fixture
+            .run(&format!("insert into public.sentinel values ({sentinel})"))
+            .await;
         let mut envelopes = Vec::new();
         loop {
             let envelope = self.next().await;
@@ -145,13 +163,17 @@ impl Tap {
     /// The row changes among [`Tap::all`].
     pub async fn changes(&mut self, fixture: &Fixture) -> Vec<Envelope> {
         let all = self.all(fixture).await;
-        all.into_iter().filter(|envelope| matches!(envelope.operation(), "I" | "U" | "D")).collect()
+        all.into_iter()
+            .filter(|envelope| matches!(envelope.operation(), "I" | "U" | "D"))
+            .collect()
     }
 
     /// The others among [`Tap::all`], as `operation schema.table`, repetitions beside each other left out.
     pub async fn notices(&mut self, fixture: &Fixture) -> Vec<String> {
         let all = self.all(fixture).await;
-        let others = all.iter().filter(|envelope| !matches!(envelope.operation(), "I" | "U" | "D"));
+        let others = all
+            .iter()
+            .filter(|envelope| !matches!(envelope.operation(), "I" | "U" | "D"));
         let mut notices: Vec<String> = others
             .map(|envelope| {
                 let name = |key: &str| envelope.json[key].as_str().unwrap().to_owned();
@@ -189,7 +211,10 @@ pub fn brief(envelopes: &[Envelope], column: &str) -> Vec<String> {
         "D" => envelope.json["old"][column].to_string(),
         _ => envelope.json["new"][column].to_string(),
     };
-    envelopes.iter().map(|envelope| format!("{} {}", envelope.operation(), row(envelope))).collect()
+    envelopes
+        .iter()
+        .map(|envelope| format!("{} {}", envelope.operation(), row(envelope)))
+        .collect()
 }
 
 /// Distinct values, in order of first appearance.

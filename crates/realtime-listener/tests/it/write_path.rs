@@ -6,11 +6,23 @@ use crate::support::{Fixture, brief};
 #[tokio::test]
 async fn rows_around_the_limit_commit_and_give_one_event_each() {
     let fixture = Fixture::start().await;
-    fixture.run("create table public.docs (id int primary key, body text)").await;
+    fixture
+        .run("create table public.docs (id int primary key, body text)")
+        .await;
     let mut tap = fixture.tap().await;
     // Each unit with the bytes of its JSON form.
-    for (unit, bytes) in [("x", 1), ("é", 2), ("😀", 4), ("\"", 2), ("\\", 2), ("\u{1}", 6), ("\n", 2)] {
-        let sizes: Vec<i32> = (7_600 / bytes..=7_900 / bytes).chain([1_000_000 / bytes]).collect();
+    for (unit, bytes) in [
+        ("x", 1),
+        ("é", 2),
+        ("😀", 4),
+        ("\"", 2),
+        ("\\", 2),
+        ("\u{1}", 6),
+        ("\n", 2),
+    ] {
+        let sizes: Vec<i32> = (7_600 / bytes..=7_900 / bytes)
+            .chain([1_000_000 / bytes])
+            .collect();
         for size in &sizes {
             let insert = "insert into public.docs values ($1, pg_catalog.repeat($2, $1))";
             fixture.admin.execute(insert, &[size, &unit]).await.unwrap();
@@ -20,8 +32,14 @@ async fn rows_around_the_limit_commit_and_give_one_event_each() {
         assert_eq!(brief(&events, "id"), expected, "{unit:?}");
         let whole = events.iter().filter(|event| !event.too_large());
         let largest = whole.clone().map(|event| event.text.len()).max().unwrap();
-        assert!(largest > 7_900 - bytes as usize && largest <= 7_900, "{unit:?}: {largest}");
-        assert_eq!(whole.count(), events.iter().take_while(|event| !event.too_large()).count());
+        assert!(
+            largest > 7_900 - bytes as usize && largest <= 7_900,
+            "{unit:?}: {largest}"
+        );
+        assert_eq!(
+            whole.count(),
+            events.iter().take_while(|event| !event.too_large()).count()
+        );
         let last = &events.last().unwrap().json;
         assert_eq!((&last["pk"][0], &last["pt"][0]), (&"id".into(), &"int4".into()));
         assert_eq!(last["new"], serde_json::json!({ "id": sizes.last() }));
@@ -30,7 +48,11 @@ async fn rows_around_the_limit_commit_and_give_one_event_each() {
         fixture.run("update public.docs set body = body || 'y'").await;
         let updates = tap.changes(&fixture).await;
         assert_eq!(updates.len(), sizes.len());
-        assert!(updates.iter().all(|event| event.too_large() && event.json["old"]["id"] == event.json["new"]["id"]));
+        assert!(
+            updates
+                .iter()
+                .all(|event| event.too_large() && event.json["old"]["id"] == event.json["new"]["id"])
+        );
         fixture.run("delete from public.docs").await;
         assert_eq!(tap.changes(&fixture).await.len(), sizes.len());
     }
@@ -39,45 +61,72 @@ async fn rows_around_the_limit_commit_and_give_one_event_each() {
 #[tokio::test]
 async fn equal_rows_of_one_transaction_are_not_merged() {
     let fixture = Fixture::start().await;
-    fixture.run("create table public.log (a int); create table public.flags (id int primary key, done bool)").await;
+    fixture
+        .run("create table public.log (a int); create table public.flags (id int primary key, done bool)")
+        .await;
     fixture.run("insert into public.flags values (1, true)").await;
     let mut tap = fixture.tap().await;
     fixture.run("insert into public.log values (1), (1), (1)").await;
     assert_eq!(brief(&tap.changes(&fixture).await, "a"), ["I 1", "I 1", "I 1"]);
     fixture
-        .run("begin; update public.flags set done = not done; update public.flags set done = not done; \
-              savepoint s; update public.flags set done = not done; commit")
+        .run(
+            "begin; update public.flags set done = not done; update public.flags set done = not done; \
+              savepoint s; update public.flags set done = not done; commit",
+        )
         .await;
-    assert_eq!(brief(&tap.changes(&fixture).await, "done"), ["U false", "U true", "U false"]);
+    assert_eq!(
+        brief(&tap.changes(&fixture).await, "done"),
+        ["U false", "U true", "U false"]
+    );
 }
 
 #[tokio::test]
 async fn only_surviving_work_is_announced() {
     let fixture = Fixture::start().await;
-    fixture.run("create table public.notes (id int primary key)").await;
+    fixture
+        .run("create table public.notes (id int primary key)")
+        .await;
     let mut tap = fixture.tap().await;
     fixture
-        .run("begin; insert into public.notes values (1); savepoint s; insert into public.notes values (2); \
-              rollback to s; insert into public.notes values (3); commit")
+        .run(
+            "begin; insert into public.notes values (1); savepoint s; insert into public.notes values (2); \
+              rollback to s; insert into public.notes values (3); commit",
+        )
         .await;
-    fixture.run("begin; insert into public.notes values (4); rollback").await;
+    fixture
+        .run("begin; insert into public.notes values (4); rollback")
+        .await;
     fixture
         .run("do $$ begin begin insert into public.notes values (5), (1); exception when unique_violation then \
               insert into public.notes values (6); end; end $$")
         .await;
-    assert!(fixture.admin.batch_execute("insert into public.notes values (7), (1)").await.is_err());
+    assert!(
+        fixture
+            .admin
+            .batch_execute("insert into public.notes values (7), (1)")
+            .await
+            .is_err()
+    );
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1", "I 3", "I 6"]);
 }
 
 #[tokio::test]
 async fn events_come_in_commit_order() {
     let fixture = Fixture::start().await;
-    fixture.run("create table public.notes (id int primary key)").await;
+    fixture
+        .run("create table public.notes (id int primary key)")
+        .await;
     let mut tap = fixture.tap().await;
     let other = fixture.pg.connect("app").await;
-    other.batch_execute("begin; insert into public.notes values (1)").await.unwrap();
+    other
+        .batch_execute("begin; insert into public.notes values (1)")
+        .await
+        .unwrap();
     fixture.run("insert into public.notes values (2)").await;
-    other.batch_execute("insert into public.notes values (3); commit").await.unwrap();
+    other
+        .batch_execute("insert into public.notes values (3); commit")
+        .await
+        .unwrap();
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 2", "I 1", "I 3"]);
 }
 
@@ -90,14 +139,26 @@ async fn a_writer_with_insert_alone_writes_and_is_heard() {
         .await;
     let mut tap = fixture.tap().await;
     let narrow = fixture.pg.connect_login("narrow", "narrow", "app").await;
-    narrow.batch_execute("insert into public.inbox values (1, 'a'), (2, repeat('x', 9000))").await.unwrap();
+    narrow
+        .batch_execute("insert into public.inbox values (1, 'a'), (2, repeat('x', 9000))")
+        .await
+        .unwrap();
     for role in ["anon", "authenticated", "service_role"] {
-        fixture.run(&format!("grant insert on public.inbox to {role}; set role {role}")).await;
+        fixture
+            .run(&format!(
+                "grant insert on public.inbox to {role}; set role {role}"
+            ))
+            .await;
         fixture.run("insert into public.inbox select 3 + count(*), 'b' from pg_catalog.pg_auth_members where false").await;
-        fixture.run("reset role; delete from public.inbox where id = 3").await;
+        fixture
+            .run("reset role; delete from public.inbox where id = 3")
+            .await;
     }
     let events = tap.changes(&fixture).await;
-    assert_eq!(brief(&events, "id"), ["I 1", "I 2", "I 3", "D 3", "I 3", "D 3", "I 3", "D 3"]);
+    assert_eq!(
+        brief(&events, "id"),
+        ["I 1", "I 2", "I 3", "D 3", "I 3", "D 3", "I 3", "D 3"]
+    );
     assert!(events[1].too_large());
 }
 
@@ -111,12 +172,20 @@ async fn keys_decide_what_a_reference_event_holds() {
         .await;
     // A key of 9,000 bytes does not fit an index entry unless it compresses.
     let mut tap = fixture.tap().await;
-    fixture.run("insert into public.keyless values (1, repeat('x', 9000))").await;
-    fixture.run("insert into public.longkey values (repeat('k', 9000), 'b')").await;
-    fixture.run("update public.longkey set b = 'c'; delete from public.longkey").await;
     fixture
-        .run("insert into public.pair values (repeat('x', 9000), 9223372036854775807, \
-              '00000000-0000-4000-8000-000000000001', 1); delete from public.keyless")
+        .run("insert into public.keyless values (1, repeat('x', 9000))")
+        .await;
+    fixture
+        .run("insert into public.longkey values (repeat('k', 9000), 'b')")
+        .await;
+    fixture
+        .run("update public.longkey set b = 'c'; delete from public.longkey")
+        .await;
+    fixture
+        .run(
+            "insert into public.pair values (repeat('x', 9000), 9223372036854775807, \
+              '00000000-0000-4000-8000-000000000001', 1); delete from public.keyless",
+        )
         .await;
     let texts: Vec<String> = tap
         .changes(&fixture)
@@ -156,9 +225,15 @@ async fn a_feed_that_lost_its_settings_fails_no_write_and_no_ddl() {
     let fixture = Fixture::start().await;
     fixture.run("create table public.t (id int primary key)").await;
     fixture.run("delete from anvilbase_realtime.settings").await;
-    fixture.run("insert into public.t values (1); truncate public.t; create table public.u (a int)").await;
-    fixture.run("alter table anvilbase_realtime.settings rename to elsewhere").await;
-    fixture.run("insert into public.t values (2); update public.t set id = 3; delete from public.t").await;
+    fixture
+        .run("insert into public.t values (1); truncate public.t; create table public.u (a int)")
+        .await;
+    fixture
+        .run("alter table anvilbase_realtime.settings rename to elsewhere")
+        .await;
+    fixture
+        .run("insert into public.t values (2); update public.t set id = 3; delete from public.t")
+        .await;
     fixture.run("truncate public.t; create table public.v (a int); alter table public.v rename to w; drop table public.w").await;
 }
 
@@ -168,11 +243,23 @@ async fn two_phase_commit_works_on_tables_taken_off_the_feed() {
     fixture.run("create table public.t (id int primary key)").await;
     let mut tap = fixture.tap().await;
     fixture.run("begin; insert into public.t values (1)").await;
-    let error = fixture.admin.batch_execute("prepare transaction 'x'").await.unwrap_err();
-    assert!(error.as_db_error().unwrap().message().contains("NOTIFY"), "{error:?}");
+    let error = fixture
+        .admin
+        .batch_execute("prepare transaction 'x'")
+        .await
+        .unwrap_err();
+    assert!(
+        error.as_db_error().unwrap().message().contains("NOTIFY"),
+        "{error:?}"
+    );
     fixture.run("rollback").await;
-    fixture.run("select anvilbase_realtime.set_table('public', 't', cdc_enabled => false)").await;
-    fixture.run("begin; insert into public.t values (2); prepare transaction 'x'; commit prepared 'x'").await;
+    fixture
+        .run("select anvilbase_realtime.set_table('public', 't', cdc_enabled => false)")
+        .await;
+    fixture
+        .run("begin; insert into public.t values (2); prepare transaction 'x'")
+        .await;
+    fixture.run("commit prepared 'x'").await;
     assert!(tap.changes(&fixture).await.is_empty());
     assert_eq!(fixture.text("select id::text from public.t").await, "2");
 }

@@ -1,0 +1,86 @@
+//! `anvilbase realtime provision`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use realtime_core::id::ProjectId;
+use realtime_listener::provision::{Password, ProvisionOptions, ProvisionReport, provision};
+use realtime_node::postgres::{Dsn, PgOptions, connect};
+use realtime_node::tasks::Tasks;
+
+use crate::output::print;
+use crate::project_file::{Logins, write};
+
+/// Arguments of `anvilbase realtime provision`.
+#[derive(Debug, Args)]
+pub struct ProvisionArgs {
+    /// The project; its catalog file is named after it.
+    #[arg(long)]
+    project: ProjectId,
+    /// The database, as a superuser or as the owner of its tables. From the environment, so that
+    /// its password is not an argument.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Dsn,
+    /// Folder for the catalog file that listeners and authz read: gives their logins new
+    /// passwords and writes them there. Without it, passwords are left as they are.
+    #[arg(long, value_name = "DIR")]
+    write_database_file: Option<PathBuf>,
+    /// Make a new secret channel. Events of the moment are lost, and announced.
+    #[arg(long)]
+    rotate_channel: bool,
+}
+
+/// Provisions a project's database and tells what it did.
+pub async fn run(args: ProvisionArgs) -> anyhow::Result<()> {
+    let logins = args
+        .write_database_file
+        .as_ref()
+        .map(|_| Logins::random())
+        .transpose()?;
+    let report = install(&args.database_url, logins.as_ref(), args.rotate_channel).await?;
+    print(&summary(&report))?;
+    if let (Some(folder), Some(logins)) = (&args.write_database_file, &logins) {
+        let path = folder.join(format!("{}.toml", args.project));
+        write(&path, &logins.section(&args.database_url))?;
+        print(&format!("logins written to {}\n", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Provisions a database; `None`: logins keep their passwords.
+///
+/// # Errors
+/// It cannot be reached, or refuses.
+pub async fn install(
+    dsn: &Dsn,
+    logins: Option<&Logins>,
+    rotate_channel: bool,
+) -> anyhow::Result<ProvisionReport> {
+    let (mut client, connection) = connect(dsn, &PgOptions::new("anvilbase provision")).await?;
+    Tasks::new().spawn("provision connection", connection.drive());
+    let mut options = ProvisionOptions {
+        rotate_channel,
+        ..ProvisionOptions::default()
+    };
+    if let Some(logins) = logins {
+        options.listener_password = Password::of(logins.listener.expose());
+        options.prober_password = Password::of(logins.prober.expose());
+        options.service_password = Password::of(logins.service.expose());
+    }
+    provision(&mut client, options).await.context("provisioning")
+}
+
+fn summary(report: &ProvisionReport) -> String {
+    let mut text = format!("provisioned; {} tables joined the feed\n", report.attached.len());
+    for table in &report.attached {
+        text.push_str(&format!("  {table}\n"));
+    }
+    for (table, reason) in &report.not_attached {
+        text.push_str(&format!("not on the feed: {table}: {reason}\n"));
+    }
+    for notice in &report.notices {
+        text.push_str(&format!("note: {notice}\n"));
+    }
+    text
+}

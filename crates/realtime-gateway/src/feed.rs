@@ -1,0 +1,187 @@
+//! From a project's feed on the bus to the outboxes of the sessions that it concerns.
+//!
+//! Must never deliver without a verdict, out of order, or after a loss that it has not
+//! announced (invariants 2 and 6).
+
+pub mod actor;
+pub mod attach;
+pub mod encode;
+pub mod gate;
+pub mod lanes;
+pub mod prepare;
+pub mod registry;
+pub mod subscribers;
+pub mod tables;
+pub mod track;
+
+use std::sync::Arc;
+
+use axum::extract::ws::Utf8Bytes;
+use realtime_core::change::Position;
+use realtime_core::claims::Claims;
+use realtime_core::code::{Code, Hint};
+use realtime_core::filter::{BoundFilter, FilterError, FilterExpr};
+use realtime_core::wire::phoenix::BindingParams;
+
+use crate::ids::ChannelIds;
+use crate::session::SessionId;
+use crate::session::channel::{ChannelKey, ChannelTag};
+use crate::session::mail::Mail;
+use crate::session::outbox::Outbox;
+
+/// A channel's bindings, looked up for one role.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Their numbers, in the same order.
+    pub ids: ChannelIds,
+    /// The bindings, in the client's order.
+    pub bindings: Vec<PreparedBinding>,
+    /// The last change of tables that the look-up took into account.
+    pub facts: Position,
+}
+
+/// One binding, looked up.
+#[derive(Debug, Clone)]
+pub struct PreparedBinding {
+    /// The binding as the client wrote it.
+    pub params: BindingParams,
+    /// Its filter.
+    pub filter: PreparedFilter,
+    /// Why nothing, or not all, will arrive as things stand.
+    pub hint: Option<Hint>,
+}
+
+/// A binding's filter.
+#[derive(Debug, Clone)]
+pub enum PreparedFilter {
+    /// There is none.
+    None,
+    /// Bound to the table as it is.
+    Bound(FilterExpr, BoundFilter),
+    /// Cannot be bound before the table changes: until then nothing matches.
+    Unbound(FilterExpr),
+}
+
+/// Why a channel's bindings cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PrepareError {
+    /// A filter is not valid.
+    #[error("{}: binding {binding}: {error}", Code::InvalidBinding.as_str())]
+    Filter {
+        /// The binding's index.
+        binding: usize,
+        /// The rule that it breaks.
+        error: FilterError,
+    },
+    /// Facts could not be read.
+    #[error("{}: Realtime was unable to connect to the project database", Code::UnableToConnectToProject.as_str())]
+    Unavailable,
+    /// The feed did not come up in time for a join that waits.
+    #[error("{}: Timed out after {waited_ms}ms waiting for the postgres_changes subscription", Code::SubscribeTimeout.as_str())]
+    Timeout {
+        /// How long the join waited.
+        waited_ms: u64,
+    },
+    /// The gateway has used up its numbers for bindings.
+    #[error("{}: Realtime is restarting, please standby", Code::Restarting.as_str())]
+    NoIds,
+}
+
+/// A channel that is to get changes.
+#[derive(Debug)]
+pub struct Subscription {
+    /// Its session.
+    pub session: SessionId,
+    /// How its frames are addressed.
+    pub tag: Arc<ChannelTag>,
+    /// Where they go.
+    pub outbox: Arc<Outbox>,
+    /// Where it is told that it is live.
+    pub mail: Arc<Mail>,
+    /// Who it runs as.
+    pub claims: Claims,
+    /// Which of its identities that is.
+    pub generation: u64,
+    /// Its bindings.
+    pub prepared: Prepared,
+}
+
+/// A channel of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SubscriberId {
+    /// The session.
+    pub session: SessionId,
+    /// The channel within it.
+    pub channel: ChannelKey,
+}
+
+/// What a session tells a feed. Taken in order.
+#[derive(Debug)]
+pub enum Command {
+    /// Deliver to a channel; replaces what it had.
+    Subscribe(Box<Subscription>),
+    /// Go on under another identity of the same role: what is being judged for the old one is
+    /// not delivered.
+    Identify {
+        /// The channel.
+        subscriber: SubscriberId,
+        /// Who it runs as now.
+        claims: Claims,
+        /// Which of its identities that is.
+        generation: u64,
+    },
+    /// Deliver nothing to a channel until its next `Subscribe`.
+    Suspend(SubscriberId),
+    /// A channel is over.
+    Unsubscribe(SubscriberId),
+}
+
+impl Prepared {
+    /// The `response` of the join's reply.
+    pub fn response(&self) -> String {
+        let replies = self.bindings.iter().zip(self.ids.as_slice());
+        let replies: Vec<String> = replies.map(|(binding, id)| binding.params.reply(*id)).collect();
+        format!(r#"{{"postgres_changes":[{}]}}"#, replies.join(","))
+    }
+
+    /// The frames that say why nothing will arrive for a binding.
+    pub fn hints(&self, tag: &ChannelTag) -> Vec<Utf8Bytes> {
+        let hinted = self
+            .bindings
+            .iter()
+            .enumerate()
+            .filter_map(|(index, b)| Some((index, b.hint?)));
+        hinted
+            .map(|(index, hint)| tag.hint(hint, Some(index), hint_text(hint), &[]))
+            .collect()
+    }
+}
+
+impl PrepareError {
+    /// Whether trying again may succeed.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Filter { .. } => false,
+            Self::Unavailable | Self::Timeout { .. } | Self::NoIds => true,
+        }
+    }
+}
+
+/// The sentence of a hint.
+pub fn hint_text(hint: Hint) -> &'static str {
+    match hint {
+        Hint::Gap => "Some changes may have been missed: read again what you depend on",
+        Hint::Deferred => "The project waits for capacity: no changes arrive until a listener has room",
+        Hint::NoSuchTable => "There is no such table yet: changes arrive once it exists",
+        Hint::NotABaseTable => "This is not a base table: no changes arrive",
+        Hint::Partition => "This is a partition: its changes arrive under the partitioned table's name",
+        Hint::OptedOut => "The table was taken off the change feed: no changes arrive",
+        Hint::RlsDisabled => "Row security is off and the table is not realtime_public: no changes arrive",
+        Hint::NoPrivilege => "The role may not SELECT from the table: no changes arrive",
+        Hint::DeleteFilter => "A DELETE carries key columns only: with this filter none arrives",
+        Hint::PolicyError => {
+            "A row security policy raised an error for this token: the change was not delivered"
+        }
+        Hint::FilterOutdated => "The filter no longer fits the table: nothing matches until it does",
+    }
+}

@@ -1,0 +1,142 @@
+//! What is known of tables, shared by the whole gateway for a short while.
+//!
+//! Must never outlive a change of the table that the gateway has heard of, and never ask twice
+//! at once for the same thing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use realtime_core::change::Position;
+use realtime_core::claims::Role;
+use realtime_core::id::{ProjectId, TableRef};
+use realtime_core::table::TableFacts;
+use rustc_hash::FxHashMap;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::authz::{Authz, NoFacts};
+
+/// How long facts hold where no event can tell that they changed.
+const FACTS_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// Deadline of one question.
+const DESCRIBE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Entries beyond which outdated ones are looked for at each new one.
+const ENTRIES_SWEEP: usize = 1_024;
+
+/// Facts about tables, by project, table and role. Cloning shares them.
+#[derive(Clone)]
+pub struct Tables {
+    authz: Authz,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    entries: FxHashMap<Key, Arc<Entry>>,
+    /// The last change of tables heard of, by project.
+    changes: FxHashMap<ProjectId, Position>,
+}
+
+type Key = (ProjectId, TableRef, Role);
+
+struct Entry {
+    asked_at: Instant,
+    answer: OnceCell<Result<Arc<TableFacts>, NoFacts>>,
+}
+
+impl Tables {
+    /// No facts yet.
+    pub fn new(authz: Authz) -> Self {
+        Self {
+            authz,
+            known: Arc::default(),
+        }
+    }
+
+    /// Facts about a table for a role: those at hand while they hold, else authz is asked, once
+    /// for all who want to know at the same time.
+    ///
+    /// # Errors
+    /// authz could not tell within 2 s. That is not kept: the next to ask asks anew.
+    pub async fn describe(
+        &self,
+        project: &ProjectId,
+        table: &TableRef,
+        role: &Role,
+    ) -> Result<Arc<TableFacts>, NoFacts> {
+        let key = (project.clone(), table.clone(), role.clone());
+        let (entry, changed) = self.entry(&key);
+        let answer = entry.answer.get_or_init(|| async {
+            let asked = self
+                .authz
+                .describe(project, table, role, changed, DESCRIBE_DEADLINE);
+            asked.await.map(Arc::new)
+        });
+        let answer = answer.await.clone();
+        if answer.is_err() {
+            let mut known = self.known.lock();
+            if known
+                .entries
+                .get(&key)
+                .is_some_and(|held| Arc::ptr_eq(held, &entry))
+            {
+                known.entries.remove(&key);
+            }
+        }
+        answer
+    }
+
+    /// The last change of tables that was heard of in a project.
+    pub fn changed_at(&self, project: &ProjectId) -> Position {
+        self.known
+            .lock()
+            .changes
+            .get(project)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Tables of a project changed: what was known of it is forgotten, and authz is told the
+    /// position with every question from now on.
+    pub fn changed(&self, project: &ProjectId, position: Position) {
+        let mut known = self.known.lock();
+        known.entries.retain(|(of, _, _), _| of != project);
+        let last = known.changes.entry(project.clone()).or_default();
+        *last = position.max(*last);
+    }
+
+    /// A project's feed is no longer followed: its changes are not heard of any more.
+    pub fn forget(&self, project: &ProjectId) {
+        let mut known = self.known.lock();
+        known.entries.retain(|(of, _, _), _| of != project);
+        known.changes.remove(project);
+    }
+
+    fn entry(&self, key: &Key) -> (Arc<Entry>, Position) {
+        let now = Instant::now();
+        let holds = |entry: &Entry| now.duration_since(entry.asked_at) < FACTS_AGE_MAX;
+        let mut known = self.known.lock();
+        let changed = known.changes.get(&key.0).copied().unwrap_or_default();
+        if let Some(entry) = known.entries.get(key).filter(|entry| holds(entry)) {
+            return (Arc::clone(entry), changed);
+        }
+        if known.entries.len() >= ENTRIES_SWEEP {
+            known.entries.retain(|_, entry| holds(entry));
+        }
+        let entry = Arc::new(Entry {
+            asked_at: now,
+            answer: OnceCell::new(),
+        });
+        known.entries.insert(key.clone(), Arc::clone(&entry));
+        (entry, changed)
+    }
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tables({} entries)", self.known.lock().entries.len())
+    }
+}

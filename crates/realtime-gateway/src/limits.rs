@@ -1,0 +1,92 @@
+//! What one client may ask for, and how much of it.
+//!
+//! Must stay complete: a limit that is enforced anywhere in the gateway is here, with the
+//! variable that sets it, so that its error can name it.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// The limits of a gateway.
+#[derive(Debug, Clone, Args)]
+pub struct Limits {
+    /// Sockets that this gateway holds at once.
+    #[arg(long, env = "ANVILBASE_REALTIME_SOCKETS_MAX", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub sockets_max: u32,
+    /// Channels on one socket.
+    #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_CHANNELS_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub socket_channels_max: u32,
+    /// Change bindings of one channel.
+    #[arg(long, env = "ANVILBASE_REALTIME_CHANNEL_BINDINGS_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub channel_bindings_max: u32,
+    /// Length of a topic in bytes, `realtime:` included.
+    #[arg(long, env = "ANVILBASE_REALTIME_TOPIC_BYTES_MAX", default_value_t = 255, value_parser = clap::value_parser!(u32).range(16..))]
+    pub topic_bytes_max: u32,
+    /// Size of one message from a client, in bytes.
+    #[arg(long, env = "ANVILBASE_REALTIME_INBOUND_BYTES_MAX", default_value_t = 5_000_000, value_parser = clap::value_parser!(u32).range(1_024..))]
+    pub inbound_bytes_max: u32,
+    /// Joins on one socket within a second.
+    #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_JOINS_PER_SECOND_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub socket_joins_per_second_max: u32,
+    /// Change frames that wait for one socket; beyond that the reader is slow and misses changes, with a notice.
+    #[arg(long, env = "ANVILBASE_REALTIME_OUTBOX_FRAMES_MAX", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(2..))]
+    pub outbox_frames_max: u32,
+    /// Bytes of change frames that wait for one socket.
+    #[arg(long, env = "ANVILBASE_REALTIME_OUTBOX_BYTES_MAX", default_value_t = 4 << 20, value_parser = clap::value_parser!(u32).range(65_536..))]
+    pub outbox_bytes_max: u32,
+    /// How long a socket may refuse to take bytes before it is closed with 1013, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_WRITE_DEADLINE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub write_deadline_seconds: u64,
+    /// How often a socket is pinged, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_PING_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
+    pub ping_seconds: u64,
+    /// How long a socket may be silent before it counts as dead, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_SILENCE_SECONDS_MAX", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub silence_seconds_max: u64,
+    /// How long a socket may stay without a channel, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_UNJOINED_SECONDS_MAX", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub unjoined_seconds_max: u64,
+    /// Changes of one project that wait for a verdict.
+    #[arg(long, env = "ANVILBASE_REALTIME_GATE_EVENTS_MAX", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub gate_events_max: u32,
+    /// How long a change waits for its verdict, in milliseconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_GATE_DEADLINE_MS", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub gate_deadline_ms: u64,
+    /// Messages of one project's feed that wait for this gateway.
+    #[arg(long, env = "ANVILBASE_REALTIME_FEED_MESSAGES_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub feed_messages_max: u32,
+    /// How long a project's feed is kept after its last channel left, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_FEED_LINGER_SECONDS", default_value_t = 30)]
+    pub feed_linger_seconds: u64,
+}
+
+impl Limits {
+    /// The limits where no argument and no variable says otherwise.
+    pub fn defaults() -> Self {
+        use clap::{Command, FromArgMatches as _};
+        let matches =
+            Self::augment_args(Command::new("limits").no_binary_name(true)).get_matches_from([""; 0]);
+        // Every field has a default, so that no arguments are valid arguments.
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    pub(crate) fn write_deadline(&self) -> Duration {
+        Duration::from_secs(self.write_deadline_seconds)
+    }
+
+    pub(crate) fn ping(&self) -> Duration {
+        Duration::from_secs(self.ping_seconds)
+    }
+
+    pub(crate) fn silence_max(&self) -> Duration {
+        Duration::from_secs(self.silence_seconds_max)
+    }
+
+    pub(crate) fn gate_deadline(&self) -> Duration {
+        Duration::from_millis(self.gate_deadline_ms)
+    }
+
+    pub(crate) fn feed_linger(&self) -> Duration {
+        Duration::from_secs(self.feed_linger_seconds)
+    }
+}
