@@ -65,10 +65,10 @@ async fn policies_judge_as_postgresql_does() -> Result<()> {
         ("errors", tally.errors),
         ("old_visible", tally.old_visible),
     ] {
-        ensure!(count * 100 > cases, "only {count} of {cases} were {what}");
+        ensure!(count * 200 > cases, "only {count} of {cases} were {what}");
     }
     ensure!(
-        tally.other_order * 50 < cases,
+        tally.other_order * 10 < cases,
         "too many differences of order: {tally:?}"
     );
     ensure!(
@@ -97,8 +97,9 @@ async fn compare(
             )
         };
         if verdict.new != *expected {
-            // PostgreSQL promises no order among a condition's parts: one that raises may be reached or
-            // not. What is seen and what is not, they must agree on.
+            // PostgreSQL promises no order among a condition's parts, and its planner may try one that
+            // is never reached: one that raises may do so or not. What is seen and what is not, they
+            // must agree on.
             let raised = [&verdict.new, expected]
                 .into_iter()
                 .any(|answer| matches!(answer, Answer::Error(_)));
