@@ -184,6 +184,7 @@ fn fill(verdicts: &mut [Option<Judgement>], members: &[usize], judgement: Judgem
 pub fn unavailable(error: &PoolError, project: &realtime_core::id::ProjectId) -> DropReason {
     match error {
         PoolError::Saturated => DropReason::PoolSaturated,
+        PoolError::Role => DropReason::NoPrivilege,
         PoolError::Connect(_) | PoolError::Prober(_) | PoolError::Database(_) => {
             tracing::warn!(%project, %error, "the project's database cannot be asked");
             DropReason::DatabaseUnavailable

@@ -55,6 +55,9 @@ pub enum PoolError {
     /// The login is not one to judge with.
     #[error(transparent)]
     Prober(#[from] ProberFault),
+    /// The role does not exist, or the prober cannot become it.
+    #[error("role: the prober login cannot take it on (GRANT … TO the prober)")]
+    Role,
     /// The database refused, or the connection was lost.
     #[error("database: {}", realtime_node::postgres::describe(.0))]
     Database(#[from] tokio_postgres::Error),
@@ -108,12 +111,15 @@ impl Pools {
         tasks.spawn("idle query connections", async move {
             tokio::pin!(stop);
             loop {
-                tokio::select! {
-                    () = &mut stop => return,
-                    () = tokio::time::sleep(every) => {}
-                }
+                let stopped = tokio::select! {
+                    () = &mut stop => true,
+                    () = tokio::time::sleep(every) => false,
+                };
                 let Some(pools) = swept.upgrade() else { return };
-                pools.sweep();
+                pools.sweep(if stopped { Duration::ZERO } else { pools.limits.idle });
+                if stopped {
+                    return;
+                }
             }
         });
         pools
@@ -134,11 +140,10 @@ impl Pools {
         pool
     }
 
-    fn sweep(&self) {
+    /// Closes what was unused for so long, or has ended.
+    fn sweep(&self, unused: Duration) {
         for pool in self.live() {
-            pool.idle
-                .lock()
-                .retain(|idle| idle.since.elapsed() < self.limits.idle && !idle.connection.is_closed());
+            pool.idle.lock().retain(|idle| idle.since.elapsed() < unused && !idle.connection.is_closed());
         }
     }
 
@@ -243,15 +248,16 @@ impl Lease {
         Arc::clone(&self.pool.shared.limits.search_path)
     }
 
-    /// Returns the connection after work that ran nothing of a user's, unless the work failed:
-    /// then the connection is closed.
+    /// Returns the connection after a transaction that was rolled back and ran nothing of a user's.
     ///
     /// # Errors
     /// The work's own.
-    pub async fn settle<T>(self, work: Result<T, tokio_postgres::Error>) -> Result<T, PoolError> {
-        let value = work?;
-        self.put_back();
-        Ok(value)
+    pub fn settle<T>(self, work: Result<T, tokio_postgres::Error>) -> Result<T, PoolError> {
+        // An error of a statement leaves the session as it was; a lost session is closed.
+        if work.as_ref().err().is_none_or(|error| !is_lost(error)) {
+            self.put_back();
+        }
+        Ok(work?)
     }
 
     /// Returns the connection after work that ran policies: what outlives a rollback is taken
@@ -273,6 +279,10 @@ impl Lease {
             total,
             _place,
         } = self;
+        // Told to stop: nothing is kept for later.
+        if pool.shared.tasks.is_cancelled() {
+            return;
+        }
         pool.idle.lock().push(Idle {
             connection,
             total,

@@ -123,6 +123,7 @@ impl Service {
             Ok(Ok(None)) => Ok(no_such_table(name)),
             Ok(Err(error)) => match unavailable(&error, &project.config.id) {
                 DropReason::PoolSaturated => Err(Status::resource_exhausted(error.to_string())),
+                DropReason::NoPrivilege => Err(Status::failed_precondition(error.to_string())),
                 _ => Err(Status::unavailable("database: cannot be asked just now")),
             },
             Err(_) => Err(Status::deadline_exceeded("database: no answer in time")),

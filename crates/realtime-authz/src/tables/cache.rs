@@ -73,8 +73,11 @@ impl Facts {
             metrics.facts_loads.inc();
             let lease = pool.acquire().await?;
             let read = load::load(&lease, relid, role).await;
-            let table = lease.settle(read).await?;
-            Ok(table.map(Arc::new))
+            match lease.settle(read)? {
+                load::Loaded::Table(table) => Ok(Some(Arc::new(table))),
+                load::Loaded::NoTable => Ok(None),
+                load::Loaded::RoleUnusable => Err(PoolError::Role),
+            }
         };
         self.tables
             .get((relid, role.clone()), seen, self.limits, read)
@@ -96,7 +99,7 @@ impl Facts {
         let read = async {
             let lease = pool.acquire().await?;
             let read = load::resolve(lease.client(), name).await;
-            lease.settle(read).await
+            lease.settle(read)
         };
         let Some(relid) = self.names.get(name.clone(), seen, self.limits, read).await? else {
             return Ok(None);

@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row};
 
 use super::columns::{TypeRow, comparison, fidelity};
 use super::{Access, Column, KeyColumn, Kind, Policy, Reads, Settings, Table};
-use crate::pools::Lease;
+use crate::pools::{Lease, is_lost};
 
 const TABLE: &str = include_str!("sql/table.sql");
 const COLUMNS: &str = include_str!("sql/columns.sql");
@@ -34,12 +34,22 @@ pub(super) async fn resolve(client: &Client, table: &TableRef) -> Result<Option<
     Ok(rows.first().map(|row| row.get(0)))
 }
 
-/// The facts of a relation, or `None` where there is no such relation (any more).
+/// What came of reading a table's facts.
+pub(super) enum Loaded {
+    /// The facts.
+    Table(Table),
+    /// There is no such relation (any more).
+    NoTable,
+    /// The prober cannot take the role on, or there is no such role.
+    RoleUnusable,
+}
+
+/// Reads the facts of a relation.
 pub(super) async fn load(
     lease: &Lease,
     relid: u32,
     role: &Role,
-) -> Result<Option<Table>, tokio_postgres::Error> {
+) -> Result<Loaded, tokio_postgres::Error> {
     let client = lease.client();
     let name = role.as_str();
     let path = lease.search_path();
@@ -74,13 +84,16 @@ pub(super) async fn load(
     // The first error is the one that says why.
     begin?;
     let settings = settings?;
+    if switch.as_ref().err().is_some_and(|error| !is_lost(error)) {
+        return Ok(Loaded::RoleUnusable);
+    }
     switch?;
     let (table, columns, qualified) = (table?, columns?, qualified?);
     to_path?;
     let in_path = in_path?;
     end?;
-    let Some(row) = table.first() else { return Ok(None) };
-    Ok(Some(assemble(
+    let Some(row) = table.first() else { return Ok(Loaded::NoTable) };
+    Ok(Loaded::Table(assemble(
         relid,
         row,
         &columns,

@@ -31,14 +31,14 @@ async fn only_the_projects_roles_are_judged() {
             .await;
         assert_eq!(seen, [refused.clone(), WHOLE], "{role}");
     }
-    // Listed, but there is no such role in the database.
-    let seen = db
-        .judge(&event, &[subject(json!({"role": "ghost"})), user(U1)])
-        .await;
-    assert!(
-        matches!(&seen[..], [Seen::No(v1::Reason::NoPrivilege | v1::Reason::DatabaseUnavailable, _), row] if *row == WHOLE),
-        "{seen:?}"
-    );
+    // Listed, but there is no such role in the database; then, not one for the prober to take on.
+    for change in ["", "create role ghost; grant select on t to ghost"] {
+        db.run(change).await;
+        let seen = db.judge(&event, &[subject(json!({"role": "ghost"})), user(U1)]).await;
+        assert_eq!(seen, [refused.clone(), WHOLE]);
+        let told = db.describe("public", "t", "ghost").await.unwrap_err();
+        assert_eq!(told.code(), tonic::Code::FailedPrecondition);
+    }
 }
 
 #[tokio::test]
