@@ -26,6 +26,11 @@ impl Verdicts {
             .unwrap_or_else(|| Judgement::drop(DropReason::AuthzUnavailable))
     }
 
+    /// Judgements by fingerprint.
+    pub fn of_all(judgements: impl IntoIterator<Item = (Fingerprint, Judgement)>) -> Self {
+        Self(judgements.into_iter().collect())
+    }
+
     /// Drops for everybody.
     pub fn all_dropped(subjects: &[Claims], reason: DropReason) -> Self {
         Self(
@@ -55,5 +60,5 @@ pub async fn judge(
             .zip(judgements)
             .collect::<Vec<_>>()
     });
-    Verdicts(join_all(asked).await.into_iter().flatten().collect())
+    Verdicts::of_all(join_all(asked).await.into_iter().flatten())
 }

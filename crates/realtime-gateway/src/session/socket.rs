@@ -113,7 +113,7 @@ impl Session {
         let mut catalog = self.gateway.catalog().changed();
         let stop = self.gateway.session_tasks().cancelled();
         tokio::pin!(stop);
-        let mut drain_at = None;
+        let (mut drain_at, mut written) = (None, false);
         loop {
             let tick_at = self.tick_at();
             let dead_at = self.heard_at + limits.silence_max();
@@ -135,7 +135,10 @@ impl Session {
                 }
                 () = feed_ended(&self.feed) => self.end(1012, "the change feed restarts"),
                 Ok(()) = catalog.changed() => self.on_catalog(),
-                _ = &mut writer => return,
+                _ = &mut writer => {
+                    written = true;
+                    true
+                }
             };
             if ends {
                 break;
@@ -145,15 +148,15 @@ impl Session {
             code: 1012,
             reason: "the session is over",
         });
-        // The writer sends the close; a peer that has gone needs no answer.
-        let ended = timeout(limits.write_deadline() + CLOSE_DEADLINE, async {
-            let written = (&mut writer).await;
-            while let Some(Ok(_)) = stream.next().await {}
-            written
-        });
-        if ended.await.is_err() {
+        // The writer sends the close within its own deadlines; then the peer may answer it.
+        let deadline = limits.write_deadline() + 2 * CLOSE_DEADLINE;
+        if !written && timeout(deadline, &mut writer).await.is_err() {
             writer.abort();
         }
+        let answered = timeout(CLOSE_DEADLINE, async {
+            while let Some(Ok(_)) = stream.next().await {}
+        });
+        let _ = answered.await;
     }
 
     /// Takes what the client sent. `true`: the session ends.

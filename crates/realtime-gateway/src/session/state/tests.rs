@@ -294,7 +294,7 @@ fn a_leave_is_answered_and_then_the_channel_closes() {
     let mut script = Script::new(Serializer::V2);
     check(
         &script.send(r#"["1","2","realtime:room","phx_leave",{}]"#),
-        expect![[r#"["1","2","realtime:room","phx_reply",{"status":"ok","response":{}}]"#]],
+        expect![[r#"[null,"2","realtime:room","phx_reply",{"status":"ok","response":{}}]"#]],
     );
     script.joined(None);
     check(

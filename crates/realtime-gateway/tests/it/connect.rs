@@ -1,0 +1,157 @@
+//! Who is let in, and how a refusal reads.
+
+use realtime_testkit::tokens;
+use realtime_testkit::ws::Client;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::harness::{SECRET, World, token};
+
+/// The status and body of an upgrade request.
+async fn request(world: &World, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         sec-websocket-extensions: permessage-deflate; client_max_window_bits\r\n{headers}\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4_096];
+    loop {
+        let read = stream.read(&mut buffer).await.unwrap();
+        answer.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let status = head[9..12].parse().unwrap();
+            let length = head
+                .to_lowercase()
+                .lines()
+                .find_map(|l| l.strip_prefix("content-length: ")?.parse().ok());
+            if status == 101 || body.len() >= length.unwrap_or(0) {
+                return (
+                    status,
+                    if status == 101 {
+                        head.to_owned()
+                    } else {
+                        body.to_owned()
+                    },
+                );
+            }
+        }
+        assert!(read > 0, "closed early: {text}");
+    }
+}
+
+async fn refusal(world: &World, query: &str) -> (u16, String) {
+    let (status, body) = request(world, &format!("/realtime/v1/websocket?{query}"), "").await;
+    let body: Value = serde_json::from_str(&body).unwrap();
+    (status, body["error"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn refusals_say_why_before_the_upgrade() {
+    let world = World::start().await;
+    let good = token("anon", "-");
+    let expired = tokens::mint(SECRET, &json!({ "role": "anon", "exp": tokens::now() - 9 }));
+    let foreign = tokens::mint("another secret of thirty-two bytes", &tokens::claims("anon"));
+    let nobody = token("nobody", "-");
+    let named = tokens::mint(
+        SECRET,
+        &json!({ "role": "anon", "exp": tokens::now() + 9, "ref": "other" }),
+    );
+    for (query, status, text) in [
+        ("vsn=1.0.0".to_owned(), 401, "API key is missing"),
+        ("apikey=&vsn=1.0.0".to_owned(), 401, "API key is missing"),
+        (
+            "apikey=junk".to_owned(),
+            401,
+            "The token provided is not a valid JWT",
+        ),
+        (
+            format!("apikey={expired}"),
+            401,
+            "Token has expired 9 seconds ago",
+        ),
+        (
+            format!("apikey={foreign}"),
+            401,
+            "Failed to validate JWT signature",
+        ),
+        (
+            format!("apikey={nobody}"),
+            403,
+            "The token's role is not allowed in this project",
+        ),
+        (format!("apikey={named}"), 404, "Tenant not found"),
+        (
+            format!("apikey={good}&vsn=3.0.0"),
+            400,
+            "vsn: must be 1.0.x or 2.0.x",
+        ),
+    ] {
+        let (got, said) = refusal(&world, &query).await;
+        assert_eq!(got, status, "{query}");
+        // The seconds may have moved on.
+        assert_eq!(said.replace("10 seconds", "9 seconds"), text);
+    }
+    assert_eq!(world.metric("anvilbase_realtime_gateway_sessions"), Some(0.0));
+}
+
+#[tokio::test]
+async fn both_paths_serve_and_compression_is_declined() {
+    let world = World::start().await;
+    let key = token("anon", "-");
+    for path in ["/realtime/v1/websocket", "/socket/websocket"] {
+        let (status, head) = request(&world, &format!("{path}?apikey={key}&log_level=warn&x=%20"), "").await;
+        assert_eq!(status, 101);
+        assert!(!head.to_lowercase().contains("permessage-deflate"), "{head}");
+    }
+    let (status, body) = request(&world, "/metrics", "").await;
+    assert_eq!((status, body.as_str()), (404, r#"{"error":"Not found"}"#));
+}
+
+#[tokio::test]
+async fn the_header_wins_over_the_query() {
+    let world = World::start().await;
+    let header = format!("x-api-key: {}\r\n", token("anon", "-"));
+    assert_eq!(
+        request(&world, "/socket/websocket?apikey=junk", &header).await.0,
+        101
+    );
+    let query = format!("/socket/websocket?apikey={}", token("anon", "-"));
+    assert_eq!(request(&world, &query, "x-api-key: junk\r\n").await.0, 401);
+}
+
+#[tokio::test]
+async fn sockets_are_limited() {
+    let world = World::with_limits(|limits| limits.sockets_max = 1).await;
+    let first = world.client().await;
+    let refused = async || Client::try_connect(&world.url("2.0.0")).await.err();
+    realtime_testkit::wait::until("the second is refused", async || {
+        (refused().await == Some(429)).then_some(())
+    })
+    .await;
+    first.close().await;
+    realtime_testkit::wait::until("there is room again", async || {
+        refused().await.is_none().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_limit_ends_the_socket() {
+    let world = World::with_limits(|limits| limits.inbound_bytes_max = 2_048).await;
+    let mut client = world.client().await;
+    client
+        .send(format!(
+            "[null,\"1\",\"phoenix\",\"heartbeat\",\"{}\"]",
+            "x".repeat(3_000)
+        ))
+        .await;
+    assert!(matches!(
+        client.next().await,
+        realtime_testkit::ws::Frame::Closed(_)
+    ));
+}
