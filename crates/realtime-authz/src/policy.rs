@@ -130,7 +130,7 @@ async fn reconsider(
     if let Some(simpler) = question.simpler() {
         let asked: Vec<&Claims> = doubtful.iter().map(|at| subjects[*at]).collect();
         let mut again = Vec::with_capacity(asked.len());
-        let intact = Box::pin(ask_all(connection, &simpler, &asked, &mut again)).await;
+        let intact = Box::pin(ask_all(connection, simpler, &asked, &mut again)).await;
         for (at, outcome) in doubtful.iter().zip(again) {
             outcomes[*at] = outcome;
         }
@@ -143,7 +143,7 @@ async fn reconsider(
         Ok(statement) => statement,
         Err(error) => return !Failed::of(error).lost,
     };
-    match ask(connection, &statement, &check, subjects[*first]).await {
+    match ask(connection, &statement, check, subjects[*first]).await {
         Err(failed) if failed.lost => false,
         Err(failed) if failed.failure.reason == DropReason::PolicyError => {
             for at in doubtful {

@@ -153,6 +153,9 @@ impl Refusal {
         *response.status_mut() = self.status;
         let json = header::HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
+        // Whoever is refused tries again on a new connection: this one is not held for it.
+        let close = header::HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
         response
     }
 }

@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { chmodSync, closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -20,6 +20,7 @@ const lastLines = (file) => readFileSync(file, 'utf8').trimEnd().split('\n').sli
 export async function startServer(closing) {
   const binary = process.env.ANVILBASE_BIN || join(process.env.CARGO_TARGET_DIR || join(root, 'target'), 'debug/anvilbase')
   const directory = mkdtempSync(join(tmpdir(), 'anvilbase-demo-'))
+  chmodSync(directory, 0o711) // as root, the private PostgreSQL runs as another user and must come through
   const logFile = join(directory, 'log')
   const log = openSync(logFile, 'w')
   const { DATABASE_URL, ...env } = process.env

@@ -35,7 +35,10 @@ pub struct Facts {
 }
 
 /// Values by key; each is read by one caller while the others wait for it.
-struct Shelf<K, V>(Mutex<FxHashMap<K, Arc<tokio::sync::Mutex<Option<Known<V>>>>>>);
+struct Shelf<K, V>(Mutex<FxHashMap<K, Place<V>>>);
+
+/// Held locked while its value is read.
+type Place<V> = Arc<tokio::sync::Mutex<Option<Known<V>>>>;
 
 struct Known<V> {
     value: V,
@@ -141,7 +144,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shelf<K, V> {
         Ok(value)
     }
 
-    fn place(&self, key: &K, entries_max: usize) -> Arc<tokio::sync::Mutex<Option<Known<V>>>> {
+    fn place(&self, key: &K, entries_max: usize) -> Place<V> {
         let mut places = self.0.lock();
         if let Some(place) = places.get(key) {
             return Arc::clone(place);

@@ -97,7 +97,7 @@ async fn without_a_key_a_reference_reaches_nobody() {
         "delete from keyless",
         "insert into open values (repeat('x', 9000))",
     ] {
-        assert_eq!(db.seen(sql, &[user(U1)]).await, [nobody.clone()], "{sql}");
+        assert_eq!(db.seen(sql, &[user(U1)]).await, vec![nobody.clone(); 1], "{sql}");
     }
 }
 

@@ -6,6 +6,7 @@
 create or replace function anvilbase_realtime.ddl_end() returns event_trigger
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
 as $ddl_end$
 declare
   v_command record;
@@ -14,10 +15,14 @@ begin
   for v_command in select c.classid, c.objid, c.command_tag from pg_event_trigger_ddl_commands() c loop
     begin
       if v_command.command_tag in (
-        -- Privileges carry no object; a schema's or a type's change may concern any table.
-        'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN'
+        -- Privileges carry no object; a type's change may concern any table.
+        'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'ALTER TYPE', 'ALTER DOMAIN'
       ) then
         v_everything := true;
+      elsif v_command.command_tag = 'ALTER SCHEMA' then
+        v_everything := true;
+        perform anvilbase_realtime.attach(c.oid)
+        from pg_class c where c.relnamespace = v_command.objid and c.relkind in ('r', 'p');
       elsif v_command.classid = 'pg_policy'::regclass then
         perform anvilbase_realtime.relation_changed(p.polrelid) from pg_policy p where p.oid = v_command.objid;
       elsif v_command.classid = 'pg_trigger'::regclass then
@@ -33,7 +38,6 @@ begin
     v_everything := true;
   end if;
   if v_everything then
-    perform anvilbase_realtime.attach(u.relation) from anvilbase_realtime.unattached u where tg_tag = 'ALTER SCHEMA';
     perform anvilbase_realtime.notice(0, '', '', 'X');
   end if;
 exception when others then
@@ -45,6 +49,7 @@ $ddl_end$;
 create or replace function anvilbase_realtime.dropped() returns event_trigger
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
 as $dropped$
 declare
   v_object record;
@@ -102,7 +107,12 @@ begin
   end if;
   perform anvilbase_realtime.attach(relation);
   if v_kind = 'p' then
-    perform anvilbase_realtime.attach(u.relation) from anvilbase_realtime.unattached u;
+    -- Only of this tree, as it is and as it was: to wait for the locks of others is not this statement's affair.
+    perform anvilbase_realtime.attach(u.relation)
+    from anvilbase_realtime.unattached u
+    left join anvilbase_realtime.tables t on t.relid = u.relation
+    where u.relation in (select p.relid from pg_partition_tree(relation_changed.relation) p)
+      or t.root_oid in (relation_changed.relation, pg_partition_root(relation_changed.relation));
   end if;
   perform anvilbase_realtime.notice(c.oid, n.nspname::text, c.relname::text, 'X')
   from pg_class c
@@ -124,19 +134,16 @@ exception when others then
 end
 $everything_changed$;
 
-do $event_triggers$
-begin
-  if not exists (select from pg_event_trigger e where e.evtname = 'anvilbase_realtime_ddl_end') then
-    create event trigger anvilbase_realtime_ddl_end on ddl_command_end
-      when tag in (
-        'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA', 'ALTER TABLE', 'ALTER INDEX', 'ALTER SCHEMA',
-        'CREATE POLICY', 'ALTER POLICY', 'ALTER TYPE', 'ALTER DOMAIN', 'ALTER TRIGGER', 'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES',
-        'DROP OWNED'
-      )
-      execute function anvilbase_realtime.ddl_end();
-  end if;
-  if not exists (select from pg_event_trigger e where e.evtname = 'anvilbase_realtime_dropped') then
-    create event trigger anvilbase_realtime_dropped on sql_drop execute function anvilbase_realtime.dropped();
-  end if;
-end
-$event_triggers$;
+-- Made anew each time: their tags are part of this file's version.
+drop event trigger if exists anvilbase_realtime_ddl_end;
+drop event trigger if exists anvilbase_realtime_dropped;
+
+create event trigger anvilbase_realtime_ddl_end on ddl_command_end
+  when tag in (
+    'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA',
+    'ALTER TABLE', 'ALTER INDEX', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN', 'ALTER TRIGGER',
+    'CREATE POLICY', 'ALTER POLICY', 'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'DROP OWNED'
+  )
+  execute function anvilbase_realtime.ddl_end();
+
+create event trigger anvilbase_realtime_dropped on sql_drop execute function anvilbase_realtime.dropped();

@@ -58,6 +58,40 @@ async fn every_way_to_make_a_table_attaches_it() {
 }
 
 #[tokio::test]
+async fn a_statement_waits_for_no_other_tables_lock() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run(
+            "create table public.ev (id int) partition by list (id); create table public.busy (a int); \
+              create table public.side (id int)",
+        )
+        .await;
+    // As if its trigger could not be made: whoever attached everything would now wait for this table.
+    fixture
+        .run("alter table public.busy disable trigger all; alter event trigger anvilbase_realtime_dropped disable; \
+              do $$ declare g record; begin for g in select name from anvilbase_realtime.triggers \
+                where relation = 'public.busy'::regclass loop \
+                execute pg_catalog.format('drop trigger %I on public.busy', g.name); end loop; end $$; \
+              alter event trigger anvilbase_realtime_dropped enable")
+        .await;
+    let other = fixture.pg.connect("app").await;
+    other
+        .batch_execute("begin; insert into public.busy values (1)")
+        .await
+        .unwrap();
+    fixture.run("set lock_timeout = '1ms'").await;
+    fixture
+        .run("alter table public.ev attach partition public.side default")
+        .await;
+    fixture
+        .run("alter table public.ev detach partition public.side")
+        .await;
+    let mut tap = fixture.tap().await;
+    fixture.run("insert into public.side values (1)").await;
+    assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1"]);
+}
+
+#[tokio::test]
 async fn what_is_no_base_table_of_public_is_left_alone() {
     let fixture = Fixture::start().await;
     fixture
@@ -193,6 +227,10 @@ async fn changes_of_facts_are_announced_in_order_with_the_rows() {
         ("alter table public.v set schema other", "X public.v,X other.v"),
         ("alter table other.v set schema public", "X other.v,X public.v"),
         ("drop table public.v", "X public.v"),
+        (
+            "create table other.m (a int); alter schema other rename to another",
+            "X other.m,X .",
+        ),
         ("create view public.w as select 1", ""),
         ("create index on public.t (n)", ""),
     ] {

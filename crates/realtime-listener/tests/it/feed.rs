@@ -128,9 +128,12 @@ impl Ear {
     }
 
     async fn next(&mut self) -> Heard {
-        let delivery = within("a message of the feed", self.0.next()).await.unwrap();
-        let Delivery::Message(message) = delivery else {
-            panic!("{delivery:?}")
+        let message = loop {
+            match within("a message of the feed", self.0.next()).await.unwrap() {
+                Delivery::Message(message) => break message,
+                // The bus's own word that it stood still; a test that breaks the bus expects it.
+                Delivery::Lost(_) => {}
+            }
         };
         let place = |position: Option<v1::Position>| position.map(|p| (p.epoch, p.seq)).unwrap();
         let name = |schema: &str, table: &str| format!("{schema}.{table}");
@@ -161,12 +164,15 @@ impl Ear {
 
     /// The next message that is no beat.
     async fn next_word(&mut self) -> Heard {
-        loop {
-            let heard = self.next().await;
-            if !matches!(heard, Heard::Up { .. }) {
-                return heard;
+        let word = async {
+            loop {
+                let heard = self.next().await;
+                if !matches!(heard, Heard::Up { .. }) {
+                    return heard;
+                }
             }
-        }
+        };
+        within("a message that is no beat", word).await
     }
 
     async fn up(&mut self) -> (u64, u64) {
@@ -490,9 +496,8 @@ async fn a_bus_that_stands_still_never_stops_the_reading() {
                     where application_name like 'anvilbase-realtime-listener%'";
     assert_eq!(fixture.text(sessions).await, "1");
     nats.resume().await;
-    let mut again = Ear::of(&bus, "app").await;
     let gap = loop {
-        if let Heard::Gap { reason, dropped, .. } = again.next_word().await {
+        if let Heard::Gap { reason, dropped, .. } = ear.next_word().await {
             break (reason, dropped);
         }
     };
@@ -500,7 +505,7 @@ async fn a_bus_that_stands_still_never_stops_the_reading() {
     assert!(gap.1 > 0);
     fixture.run("insert into public.t values (-1)").await;
     loop {
-        if let Heard::Change { new: Some(new), .. } = again.next_word().await
+        if let Heard::Change { new: Some(new), .. } = ear.next_word().await
             && new == r#"{"id":-1}"#
         {
             break;
