@@ -4,5 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bus;
+mod clients;
+mod cold;
+mod feed;
 mod layers;
 mod oracle;
+mod stack;
