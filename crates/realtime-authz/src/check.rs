@@ -42,12 +42,29 @@ impl Check<'_> {
     /// One verdict per subject, in their order.
     pub async fn run(&self) -> Vec<Judgement> {
         let mut verdicts: Vec<Option<Judgement>> = vec![None; self.subjects.len()];
-        let mut lease = None;
+        let mut groups = Vec::new();
+        // All facts first: whoever held a connection while waiting for another could wait for itself.
         for (role, members) in self.by_role() {
-            self.judge_role(role, &members, &mut lease, &mut verdicts).await;
+            match self.facts(role).await {
+                Ok(table) => groups.push((role, members, table)),
+                Err(reason) => fill(&mut verdicts, &members, dropped(reason)),
+            }
+        }
+        let mut lease = None;
+        let mut misfits = Vec::new();
+        for (role, members, table) in groups {
+            let found = self
+                .judge_with(&table, role, &members, &mut lease, &mut verdicts)
+                .await;
+            if !found.is_empty() {
+                misfits.push((role, found));
+            }
         }
         if let Some(lease) = lease {
             lease.release().await;
+        }
+        for (role, members) in misfits {
+            self.judge_again(role, &members, &mut verdicts).await;
         }
         verdicts
             .into_iter()
@@ -63,45 +80,32 @@ impl Check<'_> {
         roles
     }
 
-    async fn judge_role(
-        &self,
-        role: &Role,
-        members: &[usize],
-        lease: &mut Option<Lease>,
-        verdicts: &mut [Option<Judgement>],
-    ) {
-        // service_role is delivered to without a question; the prober could not become it either.
-        if role.is_service() || !self.project.config.allows_role(role) {
-            return fill(verdicts, members, dropped(DropReason::NoPrivilege));
-        }
-        let judged = tokio::time::timeout_at(self.deadline, self.facts(role)).await;
-        let table = match judged {
-            Ok(Ok(table)) => table,
-            Ok(Err(reason)) => return fill(verdicts, members, dropped(reason)),
-            Err(_) => return fill(verdicts, members, dropped(DropReason::Deadline)),
-        };
-        let misfits = self.judge_with(&table, role, members, lease, verdicts).await;
-        if misfits.is_empty() {
-            return;
-        }
-        // The statement did not fit the database: the table may have changed after its facts were
-        // read. Once more, with new ones.
-        self.project.facts.forget(table.relid, role);
-        if let Ok(Ok(table)) = tokio::time::timeout_at(self.deadline, self.facts(role)).await {
-            self.judge_with(&table, role, &misfits, lease, verdicts).await;
+    /// Once more with new facts: the statement did not fit the database, so the table may have
+    /// changed after its facts were read.
+    async fn judge_again(&self, role: &Role, members: &[usize], verdicts: &mut [Option<Judgement>]) {
+        self.project.facts.forget(self.event.relid, role);
+        let Ok(table) = self.facts(role).await else { return };
+        let mut lease = None;
+        self.judge_with(&table, role, members, &mut lease, verdicts).await;
+        if let Some(lease) = lease {
+            lease.release().await;
         }
     }
 
-    /// The facts of the event's table; a table that is gone cannot be judged any more.
+    /// The facts of the event's table for a role, where it is one to judge.
     async fn facts(&self, role: &Role) -> Result<Arc<Table>, DropReason> {
-        let Project { pool, facts, .. } = self.project;
-        match facts
-            .table(pool, self.event.relid, role, self.seen, self.metrics)
-            .await
-        {
-            Ok(Some(table)) => Ok(table),
-            Ok(None) => Err(DropReason::ImageUnreadable),
-            Err(error) => Err(unavailable(&error, &self.project.config.id)),
+        // service_role is delivered to without a question; the prober could not become it either.
+        if role.is_service() || !self.project.config.allows_role(role) {
+            return Err(DropReason::NoPrivilege);
+        }
+        let Project { pool, facts, config } = self.project;
+        let read = facts.table(pool, self.event.relid, role, self.seen, self.metrics);
+        match tokio::time::timeout_at(self.deadline, read).await {
+            Ok(Ok(Some(table))) => Ok(table),
+            // Nobody can be asked any more what was visible of a table that is gone.
+            Ok(Ok(None)) => Err(DropReason::ImageUnreadable),
+            Ok(Err(error)) => Err(unavailable(&error, &config.id)),
+            Err(_) => Err(DropReason::Deadline),
         }
     }
 

@@ -9,7 +9,7 @@ use realtime_core::verdict::DropReason;
 use realtime_node::postgres::quote_identifier;
 
 use crate::policy::Unaskable;
-use crate::tables::{KeyColumn, Table};
+use crate::tables::{Fidelity, KeyColumn, Table};
 
 /// The terms of a look-up by key.
 #[derive(Debug)]
@@ -21,12 +21,21 @@ pub struct Probe {
 /// One key column and the value that it must have.
 #[derive(Debug)]
 pub struct Term {
-    /// The value as text in the type's own input form; JSON where `json` is set.
+    /// The parameter's text.
     pub value: String,
     column: String,
-    key: KeyColumn,
-    /// The value is an array or a composite: its JSON becomes the value by way of a row of this type.
-    row_type: Option<String>,
+    equals: Box<str>,
+    form: Form,
+}
+
+/// How the parameter becomes a value of the column's type.
+#[derive(Debug)]
+enum Form {
+    /// By a cast to this type.
+    Cast(Box<str>),
+    /// By way of a row of the table's own type, named here, whose JSON the parameter is: for
+    /// arrays, composites and json, and for types that the role may not name.
+    Row(String),
 }
 
 impl Probe {
@@ -60,40 +69,41 @@ impl Term {
         let json = row
             .get(name)
             .map_err(|_| Unaskable(DropReason::ImageUnreadable))?;
-        let json = json.ok_or(Unaskable(DropReason::NoKey))?;
-        let nested = json.starts_with(['{', '[']);
-        let value = match json.as_bytes().first() {
-            Some(b'"') => serde_json::from_str(json).map_err(|_| Unaskable(DropReason::ImageUnreadable))?,
-            _ if json == "null" => return Err(Unaskable(DropReason::NoKey)),
-            _ if nested => format!("{{{}:{json}}}", serde_json::Value::from(&**name)),
-            _ => json.to_owned(),
+        let json = json
+            .filter(|json| *json != "null")
+            .ok_or(Unaskable(DropReason::NoKey))?;
+        let form = match (column.fidelity, &key.type_sql) {
+            // Its text may be another row's key.
+            (Fidelity::Opaque, _) => return Err(Unaskable(DropReason::NoKey)),
+            (Fidelity::Exact, Some(type_sql)) if !json.starts_with(['{', '[']) => {
+                Form::Cast(type_sql.clone())
+            }
+            _ => Form::Row(crate::policy::relation(table)),
+        };
+        let value = match form {
+            Form::Row(_) => format!("{{{}:{json}}}", serde_json::Value::from(&**name)),
+            Form::Cast(_) if json.starts_with('"') => {
+                serde_json::from_str(json).map_err(|_| Unaskable(DropReason::ImageUnreadable))?
+            }
+            Form::Cast(_) => json.to_owned(),
         };
         Ok(Self {
             value,
             column: quote_identifier(name),
-            key: key.clone(),
-            row_type: nested.then(|| crate::policy::relation(table)),
+            equals: key.equals_sql.clone(),
+            form,
         })
     }
 
     /// The term as SQL, with its value as parameter `number`.
     pub fn sql(&self, number: usize) -> String {
         let Self {
-            column,
-            key,
-            row_type,
-            ..
+            column, equals, form, ..
         } = self;
-        let KeyColumn {
-            type_sql,
-            collate_sql,
-            equals_sql,
-            ..
-        } = key;
-        match row_type {
-            None => format!("r.{column} {equals_sql} (${number}::pg_catalog.text::{type_sql}{collate_sql})"),
-            Some(row_type) => format!(
-                "r.{column} {equals_sql} (SELECT v.{column}{collate_sql} FROM pg_catalog.json_populate_record(\
+        match form {
+            Form::Cast(type_sql) => format!("r.{column} {equals} (${number}::pg_catalog.text::{type_sql})"),
+            Form::Row(row_type) => format!(
+                "r.{column} {equals} (SELECT v.{column} FROM pg_catalog.json_populate_record(\
                  NULL::{row_type}, ${number}::pg_catalog.text::pg_catalog.json) AS v)"
             ),
         }

@@ -103,10 +103,9 @@ pub enum Fidelity {
 pub struct KeyColumn {
     /// Its place in [`Table::columns`].
     pub column: usize,
-    /// Its type, written out for SQL: `character varying(12)`, `"My Types"."OrderState"`.
-    pub type_sql: Box<str>,
-    /// `COLLATE …` of the column, or nothing for types without collations.
-    pub collate_sql: Box<str>,
+    /// Its type and collation, written out for SQL: `character varying(12) COLLATE pg_catalog."C"`.
+    /// `None` where the role may not name them.
+    pub type_sql: Option<Box<str>>,
     /// The key's equality, written out for SQL: `OPERATOR("pg_catalog".=)`.
     pub equals_sql: Box<str>,
 }

@@ -26,7 +26,8 @@ const SUBJECT: &str = "select pg_catalog.set_config('role', $1, true), \
 /// What a session keeps over a rollback. Sent without a name of its own: named statements could
 /// have been replaced by the very work that this looks for.
 const CLEANSE: &str = "select pg_catalog.pg_advisory_unlock_all(), \
-     exists (select from pg_catalog.pg_prepared_statements s where s.from_sql), \
+     (select pg_catalog.count(*) filter (where s.from_sql) OPERATOR(pg_catalog.=) 0 \
+        and pg_catalog.count(*) OPERATOR(pg_catalog.=) $1::pg_catalog.int8 from pg_catalog.pg_prepared_statements s), \
      session_user::pg_catalog.text OPERATOR(pg_catalog.=) current_user::pg_catalog.text";
 
 /// One session with the database, with the statements that it has prepared.
@@ -179,8 +180,15 @@ impl Connection {
 
     /// Takes off the session what outlives a rollback. `false`: it must not be used again.
     pub async fn cleanse(&self) -> bool {
-        match self.client.query_typed(CLEANSE, &[]).await.as_deref() {
-            Ok([row]) => !row.get::<_, bool>(1) && row.get::<_, Option<bool>>(2) == Some(true),
+        // Statements given up were closed before this one was sent.
+        let prepared = self.statements.len() as i64 + 1;
+        match self
+            .client
+            .query_typed(CLEANSE, &[(&prepared, Type::INT8)])
+            .await
+            .as_deref()
+        {
+            Ok([row]) => [1, 2].iter().all(|at| matches!(row.try_get(*at), Ok(Some(true)))),
             _ => false,
         }
     }

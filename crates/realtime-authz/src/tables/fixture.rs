@@ -37,8 +37,7 @@ pub(crate) fn notes() -> Table {
         ]),
         key: Box::new([KeyColumn {
             column: 0,
-            type_sql: "integer".into(),
-            collate_sql: "".into(),
+            type_sql: Some("integer".into()),
             equals_sql: "OPERATOR(pg_catalog.=)".into(),
         }]),
         access: Access {

@@ -115,15 +115,13 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
     let mut key: Vec<(i64, KeyColumn)> = Vec::new();
     for (at, column) in columns.iter().enumerate() {
         if let Some(place) = column.get::<_, Option<i64>>("key_place") {
-            let text = |name| column.get::<_, &str>(name).into();
-            let (type_sql, collate_sql, equals_sql) =
-                (text("type_sql"), text("collate_sql"), text("equals_sql"));
+            let type_sql = column.get::<_, Option<&str>>("type_sql").map(Box::from);
+            let equals_sql = column.get::<_, &str>("equals_sql").into();
             key.push((
                 place,
                 KeyColumn {
                     column: at,
                     type_sql,
-                    collate_sql,
                     equals_sql,
                 },
             ));

@@ -81,9 +81,9 @@ async fn switching_roles_while_a_cursor_is_read_goes_wrong_after_ten_rows() {
     // A policy-protected source of the loop's rows: from the second fetch on the cursor runs as another role.
     prober
         .batch_execute(
-            "create function pg_temp.judge() returns setof boolean language plpgsql as $$ \
+            "begin; create function pg_temp.judge() returns setof boolean language plpgsql as $$ \
              declare w record; begin \
-               for w in select n, role, current_user as seen_as from public.who order by n loop \
+               for w in select n, role, current_user as seen_as from public.who loop \
                  perform set_config('role', w.role, true); return next w.seen_as = session_user; \
                end loop; end $$",
         )

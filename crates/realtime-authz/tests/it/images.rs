@@ -247,7 +247,8 @@ async fn values_of_many_types_come_back_as_they_were() {
         r#"create schema "My Types";
            create type "My Types"."OrderState" as enum ('New', 'Do"ne');
            create type "My Types".pair as (a int, "B" text);
-           create domain positive as int not null check (value > 0);"#,
+           create domain positive as int not null check (value > 0);
+           grant usage on schema "My Types" to anvilbase_realtime_prober;"#,
     )
     .await;
     let columns = [

@@ -16,7 +16,7 @@ async fn a_row_is_found_by_its_key_whatever_the_keys_type() {
            create domain nocase as text collate folded;"#,
     )
     .await;
-    let keys: [(&str, &[&str]); 16] = [
+    let keys: [(&str, &[&str]); 17] = [
         (
             "varchar(12)",
             &["a'b", "x\"y", " padded ", "-1", "1e5", "Ünï", "\\", "null", "{}"],
@@ -36,6 +36,7 @@ async fn a_row_is_found_by_its_key_whatever_the_keys_type() {
         ("int[]", &["{1,2}", "{{1},{2}}"]),
         (r#""My Types".pair"#, &["(1,\"x\"\"y\")"]),
         ("int4range", &["[1,5)"]),
+        ("jsonb", &["\"a\"", "{\"a\": [1]}", "1.50"]),
     ];
     for (at, (kind, values)) in keys.iter().enumerate() {
         let table = format!(r#""Kéys ""{at}""#);

@@ -188,7 +188,7 @@ async fn a_database_that_is_down_fails_closed_and_comes_back() {
     db.run("create table t(id int primary key); alter table t enable row level security; create policy p on t using (true)").await;
     let event = db.change("insert into t values (1)").await;
     assert_eq!(db.sees(&event, user(U1)).await, WHOLE);
-    db.pg.server.stop(true);
+    db.pg.server.stop(false);
     assert_eq!(
         db.sees(&event, user(U1)).await,
         no(v1::Reason::DatabaseUnavailable)

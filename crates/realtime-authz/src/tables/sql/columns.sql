@@ -73,8 +73,13 @@ select
     where e.enumtypid = base.oid
   ) as labels,
   key.place as key_place,
-  pg_catalog.format_type(a.atttypid, a.atttypmod) as type_sql,
-  case when l.oid is null then '' else pg_catalog.format(' COLLATE %I.%I', ln.nspname, l.collname) end as collate_sql,
+  -- Only where the role may name them: REST needs to name neither.
+  case
+    when pg_catalog.has_schema_privilege($2::name, own.typnamespace, 'USAGE')
+      and (l.oid is null or pg_catalog.has_schema_privilege($2::name, l.collnamespace, 'USAGE'))
+    then pg_catalog.format_type(a.atttypid, a.atttypmod)
+      || case when l.oid is null then '' else pg_catalog.format(' COLLATE %I.%I', ln.nspname, l.collname) end
+  end as type_sql,
   case when key.equals is null then '' else pg_catalog.format('OPERATOR(%I.%s)', key.equals_schema, key.equals) end as equals_sql
 from pg_catalog.pg_attribute a
 join pg_catalog.pg_type own on own.oid = a.atttypid
