@@ -6,7 +6,9 @@
 mod bus;
 mod clients;
 mod cold;
+mod config_table;
 mod feed;
 mod layers;
 mod oracle;
+mod readme;
 mod stack;
