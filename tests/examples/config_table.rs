@@ -6,8 +6,8 @@ mod config_table;
 fn main() -> anyhow::Result<()> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
     let readme = std::fs::read_to_string(path)?;
-    let renewed =
-        config_table::renew(&readme).ok_or_else(|| anyhow::anyhow!("README.md has no place for the table"))?;
+    let renewed = config_table::renew(&readme)
+        .ok_or_else(|| anyhow::anyhow!("README.md has no place for the table"))?;
     std::fs::write(path, renewed)?;
     Ok(())
 }

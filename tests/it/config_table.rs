@@ -24,8 +24,16 @@ fn table() -> String {
     collect::<realtime_gateway::args::GatewayArgs>("gateway", &mut rows);
     let mut text = "| variable | default | service | meaning |\n| --- | --- | --- | --- |\n".to_owned();
     for (variable, row) in rows {
-        let default = if row.default.is_empty() { String::new() } else { format!("`{}`", row.default) };
-        text.push_str(&format!("| `{variable}` | {default} | {} | {} |\n", row.services.join(", "), row.help));
+        let default = if row.default.is_empty() {
+            String::new()
+        } else {
+            format!("`{}`", row.default)
+        };
+        text.push_str(&format!(
+            "| `{variable}` | {default} | {} | {} |\n",
+            row.services.join(", "),
+            row.help
+        ));
     }
     text
 }
@@ -39,14 +47,21 @@ struct Row {
 fn collect<A: Args>(service: &'static str, rows: &mut BTreeMap<String, Row>) {
     let command = A::augment_args(Command::new("service"));
     for argument in command.get_arguments() {
-        let Some(variable) = argument.get_env() else { continue };
-        let defaults = argument.get_default_values().iter().map(|value| value.to_string_lossy());
+        let Some(variable) = argument.get_env() else {
+            continue;
+        };
+        let defaults = argument
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy());
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        let row = rows.entry(variable.to_string_lossy().into_owned()).or_insert_with(|| Row {
-            default: defaults.collect::<Vec<_>>().join(","),
-            services: Vec::new(),
-            help: help.replace('|', "\\|"),
-        });
+        let row = rows
+            .entry(variable.to_string_lossy().into_owned())
+            .or_insert_with(|| Row {
+                default: defaults.collect::<Vec<_>>().join(","),
+                services: Vec::new(),
+                help: help.replace('|', "\\|"),
+            });
         row.services.push(service);
     }
 }
