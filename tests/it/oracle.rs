@@ -3,3 +3,4 @@
 //! Must never take our own reading of the manual for the expected value: PostgreSQL is asked each time.
 
 mod filters;
+mod policies;

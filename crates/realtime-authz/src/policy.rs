@@ -115,8 +115,8 @@ async fn ask_all(
     reconsider(connection, question, subjects, outcomes, &doubtful).await
 }
 
-/// Looks again at the subjects whose statement raised an error: was it the policy, one of
-/// several readings of the image, or the image itself?
+/// Looks again at the subjects whose statement raised an error: was it about the row before, one
+/// of several readings of the image, the policy, or the image itself?
 async fn reconsider(
     connection: &mut Connection,
     question: &Question,

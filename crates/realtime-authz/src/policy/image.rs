@@ -16,9 +16,9 @@ const BOTH_WAYS_MAX: usize = 2;
 pub struct Image {
     /// The row's JSON, cut down to what the policy looks at.
     pub json: String,
-    /// The rows that `json` is laid over, as composite literals; `None`: all columns null. One per
-    /// way to read the image.
-    pub bases: Vec<Option<String>>,
+    /// One per way to read the image: the places of the columns that hold a JSON null, which `json`
+    /// leaves out. The first way is always SQL NULL for all of them.
+    pub ways: Vec<Vec<usize>>,
     /// One of the ways is the right one. Else the image alone does not settle the matter.
     pub exact: bool,
 }
@@ -67,7 +67,7 @@ impl Image {
         })?;
         Ok(Self {
             json,
-            bases: bases(table.columns.len(), &both_ways),
+            ways: ways(&both_ways),
             exact,
         })
     }
@@ -75,9 +75,9 @@ impl Image {
     /// The image read as it stands, SQL NULL for every null: not exact, where it was read both ways.
     pub fn plain(table: &Table, row: &Row) -> Result<Self, Unreadable> {
         let image = Self::new(table, row)?;
-        let exact = image.exact && image.bases.len() == 1;
+        let exact = image.exact && image.ways.len() == 1;
         Ok(Self {
-            bases: vec![None],
+            ways: vec![Vec::new()],
             exact,
             ..image
         })
@@ -104,25 +104,14 @@ fn ambiguity(column: &Column, value: &str) -> Ambiguity {
 }
 
 /// Every choice of null or JSON null for the columns at `both_ways`.
-fn bases(columns: usize, both_ways: &[usize]) -> Vec<Option<String>> {
+fn ways(both_ways: &[usize]) -> Vec<Vec<usize>> {
     (0..1usize << both_ways.len())
         .map(|choice| {
-            if choice == 0 {
-                return None;
-            }
-            let mut literal = String::from("(");
-            for at in 0..columns {
-                if at > 0 {
-                    literal.push(',');
-                }
-                let chosen = both_ways.iter().position(|other| *other == at);
-                if chosen.is_some_and(|bit| choice >> bit & 1 == 1) {
-                    // Unquoted, the text of the JSON value; nothing at all would be SQL NULL.
-                    literal.push_str("null");
-                }
-            }
-            literal.push(')');
-            Some(literal)
+            let chosen = both_ways
+                .iter()
+                .enumerate()
+                .filter(|(bit, _)| choice >> bit & 1 == 1);
+            chosen.map(|(_, at)| *at).collect()
         })
         .collect()
 }
@@ -141,7 +130,7 @@ mod tests {
         let table = notes();
         let image = image(&table, r#"{"id":1,"owner":"a","meta":null}"#);
         assert_eq!(image.json, r#"{"owner":"a"}"#);
-        assert_eq!(image.bases, [None]);
+        assert_eq!(image.ways, [[0usize; 0]]);
         assert!(image.exact);
     }
 
@@ -164,10 +153,10 @@ mod tests {
         table.policy.reads.columns.insert(3);
         let both = image(&table, r#"{"id":1,"owner":"a","meta":null}"#);
         assert_eq!(both.json, r#"{"owner":"a"}"#);
-        assert_eq!(both.bases, [None, Some("(,,null)".to_owned())]);
+        assert_eq!(both.ways, [vec![], vec![2]]);
         assert!(both.exact);
         let plain = Image::plain(&table, &Row::new(r#"{"id":1,"owner":"a","meta":null}"#)).unwrap();
-        assert_eq!((plain.bases.len(), plain.exact), (1, false));
+        assert_eq!((plain.ways.len(), plain.exact), (1, false));
         assert!(image(&table, r#"{"id":1,"owner":"a","meta":1}"#).exact);
     }
 
@@ -179,13 +168,9 @@ mod tests {
             column.fidelity = Fidelity::JsonNull;
         }
         let open = image(&table, r#"{"id":null,"owner":null,"meta":null}"#);
-        assert_eq!((open.bases.len(), open.exact), (1, false));
+        assert_eq!((open.ways.len(), open.exact), (1, false));
         let two = image(&table, r#"{"id":null,"owner":1,"meta":null}"#);
-        let literals = ["(,,)", "(null,,)", "(,,null)", "(null,,null)"];
-        assert_eq!(two.bases.len(), 4);
-        for (base, literal) in two.bases.iter().zip(literals).skip(1) {
-            assert_eq!(base.as_deref(), Some(literal));
-        }
+        assert_eq!(two.ways, [vec![], vec![0], vec![2], vec![0, 2]]);
     }
 
     #[test]

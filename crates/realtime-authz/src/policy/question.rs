@@ -26,7 +26,7 @@ pub struct Question {
     /// What to prepare.
     pub key: StatementKey,
     /// Parameters from `$3` on.
-    pub values: Vec<Option<String>>,
+    pub values: Vec<String>,
     layout: Layout,
     simpler: Option<Box<Question>>,
     image_check: Option<Box<Question>>,
@@ -76,6 +76,9 @@ impl From<Unreadable> for Unaskable {
     }
 }
 
+/// How an image is made ready.
+type Prepare = fn(&Table, &Row) -> Result<Image, Unreadable>;
+
 impl Question {
     /// Are the event's images visible? `condition` is the table's policy.
     ///
@@ -92,16 +95,20 @@ impl Question {
             .old
             .as_ref()
             .filter(|_| event.operation == Operation::Update);
-        let mut question = Self::over(table, role, condition, (new, old), Image::new)?;
-        let ways = question.layout.new > 1 || question.layout.old > 1;
-        if ways {
-            question.simpler = Some(Box::new(Self::over(
-                table,
-                role,
-                condition,
-                (new, old),
-                Image::plain,
-            )?));
+        let over = |old, prepare: Prepare| Self::over(table, role, condition, (new, old), prepare);
+        let mut question = over(None, Image::plain)?;
+        // From the last resort to the whole question: an error about the row before must not hide the
+        // row after, nor one way to read an image another.
+        let fuller: [(Option<&Row>, Prepare); 3] =
+            [(None, Image::new), (old, Image::plain), (old, Image::new)];
+        for (old, prepare) in fuller {
+            let next = over(old, prepare)?;
+            if next.key != question.key {
+                question = Self {
+                    simpler: Some(Box::new(question)),
+                    ..next
+                };
+            }
         }
         Ok(question)
     }
@@ -130,41 +137,38 @@ impl Question {
         role: &Role,
         condition: &str,
         (new, old): (&Row, Option<&Row>),
-        prepare: impl Fn(&Table, &Row) -> Result<Image, Unreadable>,
+        prepare: Prepare,
     ) -> Result<Self, Unaskable> {
         let mut builder = Builder::new();
         let mut check = Builder::new();
         let new_image = prepare(table, new)?;
         let mut layout = Layout {
-            new: new_image.bases.len(),
+            new: new_image.ways.len(),
             new_exact: new_image.exact,
             ..Layout::default()
         };
         builder.push_image(table, &new_image, condition);
         check.push_image(table, &new_image, "true");
-        if !new_image.exact || new_image.bases.len() > 1 {
+        if !new_image.exact || new_image.ways.len() > 1 {
             // Without a key there is nothing to add, and what is only possible stays unseen.
             if let Ok(probe) = Probe::new(table, new) {
                 builder.push_probe(table, probe);
                 layout.probed = true;
             }
         }
-        if let Some(old) = old {
-            let old_image = prepare(table, old)?;
+        // A row before that cannot be read is not shown; the row after may be.
+        if let Some(old_image) = old.and_then(|old| prepare(table, old).ok()) {
             builder.push_image(table, &old_image, condition);
-            check.push_image(table, &old_image, "true");
-            layout.old = old_image.bases.len();
+            layout.old = old_image.ways.len();
             layout.old_exact = old_image.exact;
         }
         let mut question = builder.finish(table, role, layout);
-        question.image_check = Some(Box::new(check.finish(
-            table,
-            role,
-            Layout {
-                probed: false,
-                ..layout
-            },
-        )));
+        let checked = Layout {
+            new: layout.new,
+            new_exact: layout.new_exact,
+            ..Layout::default()
+        };
+        question.image_check = Some(Box::new(check.finish(table, role, checked)));
         Ok(question)
     }
 
@@ -173,8 +177,8 @@ impl Question {
         self.values.len() + 2
     }
 
-    /// The same with fewer ways to read the images, where there are several: one way may raise an
-    /// error that the right one does not.
+    /// A question that asks for less: of the new row only, or with fewer ways to read it. What was
+    /// left out may have raised an error that is not the row's own.
     pub fn simpler(&self) -> Option<&Question> {
         self.simpler.as_deref()
     }
@@ -240,7 +244,7 @@ impl Answer {
 /// Builds the statement: `check, part, check, part, …, check`.
 struct Builder {
     sql: String,
-    values: Vec<Option<String>>,
+    values: Vec<String>,
 }
 
 impl Builder {
@@ -251,29 +255,19 @@ impl Builder {
         }
     }
 
-    fn parameter(&mut self, value: Option<String>) -> usize {
-        self.values.push(value);
-        self.values.len() + 2
-    }
-
     fn push_image(&mut self, table: &Table, image: &Image, condition: &str) {
-        let row_type = relation(table);
         let alias = quote_identifier(&table.table.table);
-        let json = self.parameter(Some(image.json.clone()));
-        for base in &image.bases {
-            let base = match base {
-                None => format!("NULL::{row_type}"),
-                Some(literal) => {
-                    let number = self.parameter(Some(literal.clone()));
-                    format!("${number}::pg_catalog.text::{row_type}")
-                }
-            };
-            // A function in FROM, so that the alias stands for a row of the table's own type.
+        self.values.push(image.json.clone());
+        // $1 and $2 are the subject's.
+        let json = format!("${}::pg_catalog.text::pg_catalog.json", self.values.len() + 2);
+        for json_nulls in &image.ways {
+            // A function in FROM, so that the alias stands for a row of the table's own type; the
+            // condition in WHERE, where PostgreSQL orders its parts as it does those of row security.
             // Writing to a String cannot fail.
+            let row = row(table, &json, json_nulls);
             let _ = write!(
                 self.sql,
-                ", (SELECT ({condition}) IS TRUE FROM pg_catalog.json_populate_record({base}, \
-                 ${json}::pg_catalog.text::pg_catalog.json) AS {alias}), {IN_FORCE}"
+                ", EXISTS (SELECT FROM {row} AS {alias} WHERE {condition}), {IN_FORCE}"
             );
         }
     }
@@ -283,7 +277,7 @@ impl Builder {
         for term in probe.terms {
             // $1 and $2 are the subject's.
             terms.push(term.sql(self.values.len() + 3));
-            self.values.push(Some(term.value));
+            self.values.push(term.value);
         }
         let relation = relation(table);
         let terms = terms.join(" AND ");
@@ -303,6 +297,30 @@ impl Builder {
             image_check: None,
         }
     }
+}
+
+/// The row of an image as an item of FROM, with the JSON value null in the columns at `json_nulls`:
+/// what JSON calls null, `json_populate_record` makes SQL NULL of.
+fn row(table: &Table, json: &str, json_nulls: &[usize]) -> String {
+    let row_type = relation(table);
+    if json_nulls.is_empty() {
+        return format!("pg_catalog.json_populate_record(NULL::{row_type}, {json})");
+    }
+    let columns = table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(at, column)| match json_nulls.contains(&at) {
+            true => "'null'".to_owned(),
+            false => format!("v.{}", quote_identifier(&column.facts.name)),
+        });
+    let columns: Vec<String> = columns.collect();
+    // A row laid over with nothing stays as it is, and is an item of FROM like the other.
+    format!(
+        "pg_catalog.json_populate_record((SELECT ROW({})::{row_type} \
+         FROM pg_catalog.json_populate_record(NULL::{row_type}, {json}) AS v), '{{}}'::pg_catalog.json)",
+        columns.join(", ")
+    )
 }
 
 /// A table's name as SQL, which is also the name of its row type.

@@ -190,6 +190,8 @@ fn policy(qualified: &[Row], in_path: &[Row]) -> Policy {
             reads,
         };
     }
+    // PostgreSQL's own order: restrictive ones by name, permissive ones by name backwards.
+    permissive.reverse();
     restrictive.push(format!("({})", permissive.join(" OR ")));
     Policy {
         condition: Some(restrictive.join(" AND ").into()),

@@ -240,6 +240,51 @@ async fn policies_may_ask_other_tables_and_helpers() {
     );
 }
 
+/// Where it can be told by nobody, it is told to nobody: PostgreSQL looks names up again, as the role,
+/// where a statement also reads a table under row security.
+#[tokio::test]
+async fn a_helper_out_of_the_roles_reach_beside_another_protected_table_fails_closed() {
+    let db = Fixture::start().await;
+    db.run(
+        "create table members(u uuid, room int); alter table members enable row level security; \
+         create policy own on members for select to authenticated using (u = auth.uid()); \
+         create schema private; grant usage on schema private to anvilbase_realtime_prober; \
+         create function private.yes() returns boolean language sql stable as 'select true'; \
+         create table t(id int primary key, room int); alter table t enable row level security; \
+         create policy p on t for select to authenticated \
+           using (private.yes() and exists (select from members m where m.room = t.room));",
+    )
+    .await;
+    db.run(&format!("insert into members values ('{U1}', 7)")).await;
+    let event = db.change("insert into t values (1, 7)").await;
+    assert_eq!(
+        db.judge(&event, &[user(U1), user(U2)]).await,
+        vec![policy_error("42501"); 2]
+    );
+    // The remedy: the role may name the helper, whether or not it may call it by itself.
+    db.run("grant usage on schema private to authenticated").await;
+    assert_eq!(db.judge(&event, &[user(U1), user(U2)]).await, [WHOLE, HIDDEN]);
+}
+
+#[tokio::test]
+async fn an_error_about_the_row_before_does_not_hide_the_row_after() {
+    let db = Fixture::start().await;
+    db.run(
+        "create table t(id int primary key, owner uuid, n int); alter table t enable row level security; \
+         create policy p on t for select to authenticated \
+           using (case when n = 0 then (1 / n) > 0 else owner = auth.uid() end);",
+    )
+    .await;
+    db.run(&format!("insert into t values (1, '{U1}', 0)")).await;
+    let both = [user(U1), user(U2)];
+    assert_eq!(db.seen("update t set n = 1", &both).await, [WHOLE, HIDDEN]);
+    assert_eq!(db.seen("update t set n = 2", &both).await, [WHOLE_OLD, HIDDEN]);
+    assert_eq!(
+        db.seen("update t set n = 0", &both).await,
+        vec![policy_error("22012"); 2]
+    );
+}
+
 #[tokio::test]
 async fn values_of_many_types_come_back_as_they_were() {
     let db = Fixture::start().await;
