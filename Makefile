@@ -78,6 +78,10 @@ ci: lint test demo ## What a change must pass: lint, test, demo
 proto: ## Write the generated code of proto/ anew (a test compares it)
 	@$(CARGO) run --quiet -p realtime-proto --no-default-features --example generate
 
+.PHONY: readme
+readme: ## Write the README's configuration table anew (a test compares it)
+	@$(CARGO) run --quiet -p realtime-tests --example config_table
+
 .PHONY: bench
 bench: ## Run the micro-benchmarks of the hot paths
 	@$(CARGO) bench --workspace --benches

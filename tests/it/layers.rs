@@ -70,7 +70,7 @@ fn metadata() -> Metadata {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
     MetadataCommand::new()
         .manifest_path(manifest)
-        .other_options(["--offline".to_owned()])
+        .other_options(["--locked".to_owned()])
         .exec()
         .unwrap()
 }

@@ -4,5 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bus;
+mod clients;
+mod cold;
+mod config_table;
+mod feed;
 mod layers;
 mod oracle;
+mod readme;
+mod stack;

@@ -255,6 +255,23 @@ async fn note(client: &Client, report: &mut ProvisionReport) -> Result<(), tokio
                 .to_owned(),
         );
     }
+    let missing = client
+        .query(
+            "select wanted.login, wanted.role from (values ('anvilbase_realtime_prober', 'anon'), \
+               ('anvilbase_realtime_prober', 'authenticated'), ('anvilbase_realtime_service', 'service_role')) \
+               as wanted(login, role) \
+             left join pg_catalog.pg_roles r on r.rolname = wanted.role \
+             where r.oid is null or not pg_catalog.pg_has_role(wanted.login::name, r.oid, 'member')",
+            &[],
+        )
+        .await?;
+    for row in missing {
+        report.notices.push(format!(
+            "{} is no member of {}, which the login may not create or grant: subscribers of that role get nothing",
+            row.get::<_, String>(0),
+            row.get::<_, String>(1)
+        ));
+    }
     let strangers = client
         .query(
             "select r.rolname::text, m.rolname::text from pg_catalog.pg_auth_members a \

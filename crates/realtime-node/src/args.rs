@@ -69,6 +69,17 @@ pub struct NatsArgs {
     pub nats_subscription_messages_max: u32,
 }
 
+/// A group of arguments from the environment alone, defaults for the rest: for processes that
+/// hold several services, whose variables set the same limits there.
+///
+/// # Errors
+/// A variable's value is not one that the argument takes.
+pub fn from_environment<A: Args>() -> anyhow::Result<A> {
+    let command = A::augment_args(clap::Command::new("anvilbase"));
+    let matches = command.try_get_matches_from(["anvilbase"])?;
+    Ok(A::from_arg_matches(&matches)?)
+}
+
 impl CommonArgs {
     /// How long a stopping process may take.
     pub fn drain(&self) -> Duration {

@@ -9,6 +9,12 @@ use realtime_node::tasks::Tasks;
 
 use crate::wait::until;
 
+/// The listener's password at a server that runs with our configuration.
+pub const LISTENER_PASSWORD: &str = "listener-password-of-tests";
+
+/// The gateway's.
+pub const GATEWAY_PASSWORD: &str = "gateway-password-of-tests";
+
 /// A server of its own; dropping it ends it.
 #[derive(Debug)]
 pub struct Nats {
@@ -22,6 +28,12 @@ impl Nats {
     /// Starts the machine's nats-server on a free port.
     pub async fn start() -> Self {
         Self::start_binary(&binaries().remove(0), None).await
+    }
+
+    /// Starts the machine's nats-server with our services' users and permissions.
+    pub async fn start_with_permissions() -> Self {
+        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats.conf");
+        Self::start_binary(&binaries().remove(0), Some(&config)).await
     }
 
     /// Starts the given binary, with a configuration file of the test's own, which must not name a port.
@@ -112,7 +124,12 @@ fn spawn(binary: &Path, config: Option<&Path>, port: u16) -> Child {
     let mut command = Command::new(binary);
     command.args(["-a", "127.0.0.1", "-p", &port.to_string()]);
     if let Some(config) = config {
-        command.arg("-c").arg(config);
+        // The passwords that deploy/nats/nats.conf takes from the environment.
+        command
+            .arg("-c")
+            .arg(config)
+            .env("ANVILBASE_REALTIME_NATS_LISTENER_PASSWORD", LISTENER_PASSWORD)
+            .env("ANVILBASE_REALTIME_NATS_GATEWAY_PASSWORD", GATEWAY_PASSWORD);
     }
     command
         .stdin(Stdio::null())

@@ -11,6 +11,7 @@ use realtime_gateway::limits::Limits;
 use realtime_gateway::{Config, run};
 use realtime_listener::{Listener, ListenerArgs, ListenerConfig};
 use realtime_node::admin::{self, Admin, Readiness};
+use realtime_node::args::from_environment;
 use realtime_node::bus::Bus;
 use realtime_node::catalog::{Catalog, ProjectConfig};
 use realtime_node::metrics::Metrics;
@@ -77,14 +78,6 @@ pub async fn start(
     };
     let admin = admin::serve(admin_addr, admin, tasks).await?;
     Ok(Addresses { edge, admin })
-}
-
-/// A service's own arguments, from the environment alone: the same variables set the same limits
-/// here as in three processes.
-fn from_environment<A: clap::Args>() -> anyhow::Result<A> {
-    let command = A::augment_args(clap::Command::new("anvilbase dev"));
-    let matches = command.try_get_matches_from(["anvilbase dev"])?;
-    Ok(A::from_arg_matches(&matches)?)
 }
 
 /// The project as one service may know it: gateways have no database credentials, listener and

@@ -5,6 +5,7 @@
 //! match an event by facts that an earlier event has outdated.
 
 mod binder;
+mod intake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use realtime_core::code::{GapReason, Hint};
 use realtime_core::id::{ProjectId, TableRef};
 use realtime_core::subject::{self, Kind};
 use realtime_node::backoff::jittered;
-use realtime_node::bus::{Bus, BusError, BusMessage, Delivery, Subscription as BusSubscription};
+use realtime_node::bus::{BusMessage, Delivery};
 use realtime_node::tasks::Tasks;
 use realtime_proto::v1;
 use realtime_proto::v1::feed_status::{Kind as Status, TableChanged};
@@ -30,6 +31,7 @@ use super::tables::Tables;
 use super::track::{Continuity, Track};
 use super::{Command, Subscription, hint_text};
 use binder::{Binder, Facts};
+use intake::{BusEvent, BusState};
 
 /// Commands that wait for a feed; beyond that sessions wait.
 pub const COMMANDS_MAX: usize = 1_024;
@@ -50,14 +52,6 @@ pub struct Feed {
     /// An event that waits for facts about its table, and nothing behind it is taken meanwhile.
     held: Option<(Arc<ChangeEvent>, BoxFuture<'static, Facts>)>,
     page: Arc<FeedPage>,
-}
-
-/// The subscription on the bus.
-enum BusState {
-    /// It is being made.
-    Opening(BoxFuture<'static, Result<BusSubscription, BusError>>),
-    /// It is in force.
-    Open(BusSubscription),
 }
 
 /// Whether the feed is alive, and the wishes that keep it so.
@@ -166,6 +160,7 @@ impl Feed {
                 }
             }
         }
+        self.lanes.channels_changed();
         let unused = self.lanes.subscribers.is_empty();
         self.health.unused_since = unused.then(|| self.health.unused_since.unwrap_or_else(Instant::now));
     }
@@ -342,6 +337,7 @@ impl Feed {
             || epoch.is_some_and(|epoch| epoch != last_used.epoch);
         self.health.beat_at = Instant::now();
         self.health.live = true;
+        self.lanes.channels_changed();
         self.set_deferred(false);
         for subscriber in self.lanes.subscribers.iter_mut() {
             if announce || !subscriber.live {
@@ -476,47 +472,6 @@ impl Health {
     }
 }
 
-/// What came of the bus.
-enum BusEvent {
-    Opened(BusSubscription),
-    Delivery(Delivery),
-    Closed,
-}
-
-impl BusState {
-    /// Subscribes to everything of a project, and makes sure that it is in force.
-    fn open(shared: &Shared, project: &ProjectId, after: Duration) -> Self {
-        let (bus, subject) = (shared.bus.clone(), subject::project_all(project));
-        let capacity = shared.limits.feed_messages_max as usize;
-        Self::Opening(Box::pin(async move {
-            tokio::time::sleep(after).await;
-            open(&bus, &subject, capacity).await
-        }))
-    }
-
-    async fn next(&mut self) -> BusEvent {
-        match self {
-            Self::Opening(opening) => match opening.await {
-                Ok(subscription) => BusEvent::Opened(subscription),
-                Err(error) => {
-                    tracing::warn!(%error, "a feed cannot be subscribed to, trying again");
-                    BusEvent::Closed
-                }
-            },
-            Self::Open(subscription) => match subscription.next().await {
-                Some(delivery) => BusEvent::Delivery(delivery),
-                None => BusEvent::Closed,
-            },
-        }
-    }
-}
-
-async fn open(bus: &Bus, subject: &str, capacity: usize) -> Result<BusSubscription, BusError> {
-    let subscription = bus.subscribe(subject, capacity).await?;
-    bus.flush().await?;
-    Ok(subscription)
-}
-
 /// The answer that an event waits for; pending where none waits.
 async fn held_facts(held: &mut Option<(Arc<ChangeEvent>, BoxFuture<'static, Facts>)>) -> Facts {
     match held {
@@ -542,3 +497,6 @@ fn tell_deferred(subscriber: &mut super::subscribers::Subscriber) {
         subscriber.outbox.push_control(frame);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,6 +59,9 @@ pub struct Lanes {
     dropping: bool,
     gap_due: Option<Instant>,
     gap_window: Duration,
+    /// Tables whose gated channels all owe a notice already: a lasting outage costs one walk
+    /// over a table's channels for each notice, not for each event.
+    noted: FxHashSet<TableRef>,
 }
 
 /// Whom a loss may concern.
@@ -113,6 +116,7 @@ impl Lanes {
             dropping: false,
             gap_due: None,
             gap_window: GAP_WINDOW,
+            noted: FxHashSet::default(),
         }
     }
 
@@ -210,7 +214,7 @@ impl Lanes {
                     verdicts.of(subscriber.claims.fingerprint())
                 });
             }
-            Item::Gap(scope, reason) => self.note(&scope, Some(Lane::Gated), reason),
+            Item::Gap(scope, reason) => self.note(&scope, Lane::Gated, reason),
         }
         if self.gated.len() <= self.gate_events_max / 2 {
             self.dropping = false;
@@ -218,15 +222,15 @@ impl Lanes {
         if self.gated.is_empty()
             && let Some((scope, reason)) = self.tail.take()
         {
-            self.note(&scope, Some(Lane::Gated), reason);
+            self.note(&scope, Lane::Gated, reason);
         }
     }
 
     /// Events of the feed are missing here, before whatever comes next.
     pub fn lose(&mut self, scope: Scope, reason: GapReason) {
-        self.note(&scope, Some(Lane::Direct), reason);
+        self.note(&scope, Lane::Direct, reason);
         if self.gated.is_empty() {
-            self.note(&scope, Some(Lane::Gated), reason);
+            self.note(&scope, Lane::Gated, reason);
         } else {
             self.lose_behind(scope, reason);
         }
@@ -253,18 +257,29 @@ impl Lanes {
         }
     }
 
-    fn note(&mut self, scope: &Scope, lane: Option<Lane>, reason: GapReason) {
-        let mut serials = match scope {
-            Scope::All => self.subscribers.serials(),
-            Scope::Tables(tables) => tables
-                .iter()
-                .flat_map(|table| self.subscribers.on_table(table))
-                .collect(),
+    /// The channels are not the same, or not as live, as when losses were noted last.
+    pub fn channels_changed(&mut self) {
+        self.noted.clear();
+    }
+
+    fn note(&mut self, scope: &Scope, lane: Lane, reason: GapReason) {
+        let serials: BTreeSet<Serial> = match scope {
+            Scope::All => self.subscribers.serials().into_iter().collect(),
+            Scope::Tables(tables) => {
+                let fresh = |table: &&TableRef| lane == Lane::Direct || self.noted.insert((*table).clone());
+                let fresh: Vec<&TableRef> = tables.iter().filter(fresh).collect();
+                fresh
+                    .into_iter()
+                    .flat_map(|table| self.subscribers.on_table(table))
+                    .collect()
+            }
         };
-        serials.retain(|serial| {
-            let subscriber = self.subscribers.get(*serial);
-            subscriber.is_some_and(|subscriber| lane.is_none_or(|lane| lane_of(subscriber) == lane))
-        });
+        let in_lane = |serial: &Serial| {
+            self.subscribers
+                .get(*serial)
+                .is_some_and(|subscriber| lane_of(subscriber) == lane)
+        };
+        let serials: Vec<Serial> = serials.into_iter().filter(in_lane).collect();
         self.owe(serials, reason);
     }
 
@@ -283,6 +298,7 @@ impl Lanes {
     pub fn flush_gaps(&mut self) {
         self.gap_due = None;
         self.gap_window = GAP_WINDOW_LASTING;
+        self.noted.clear();
         for subscriber in self.subscribers.iter_mut() {
             send_gap(subscriber, &self.metrics);
         }
@@ -310,7 +326,9 @@ impl Lanes {
             let judgement = judgement(subscriber);
             match encoder.frame(&judgement.verdict, &subscriber.tag, &one.ids) {
                 Ok(frame) => {
-                    send_gap(subscriber, &self.metrics);
+                    if send_gap(subscriber, &self.metrics) {
+                        self.noted.clear();
+                    }
                     let pushed = subscriber.outbox.push_data(&subscriber.tag, frame);
                     delivered += usize::from(pushed == Pushed::Queued);
                     if pushed == Pushed::Dropped {
@@ -340,7 +358,7 @@ impl Lanes {
         }
         self.owe(changed_identity, GapReason::TokenChanged);
         if let Some(reason) = loss {
-            self.note(&Scope::table(&event.table), Some(lane), reason);
+            self.note(&Scope::table(&event.table), lane, reason);
         }
     }
 }
@@ -390,11 +408,14 @@ fn lane_of(subscriber: &Subscriber) -> Lane {
     }
 }
 
-fn send_gap(subscriber: &mut Subscriber, metrics: &GatewayMetrics) {
-    if let Some(reason) = subscriber.gap.take() {
-        metrics.gap(reason);
-        subscriber.outbox.push_gap(&subscriber.tag, reason);
-    }
+/// Sends the notice that a channel is owed. `false`: it is owed none.
+fn send_gap(subscriber: &mut Subscriber, metrics: &GatewayMetrics) -> bool {
+    let Some(reason) = subscriber.gap.take() else {
+        return false;
+    };
+    metrics.gap(reason);
+    subscriber.outbox.push_gap(&subscriber.tag, reason);
+    true
 }
 
 fn tell_policy_error(subscriber: &mut Subscriber, sqlstate: Option<&str>) {

@@ -154,3 +154,43 @@ async fn raw_socket(world: &World, url: &str) -> tokio::net::TcpStream {
     assert_eq!(&status, b"HTTP/1.1 101");
     stream
 }
+
+#[tokio::test]
+async fn an_idle_joined_socket_costs_less_than_60_kilobytes() {
+    use tokio::io::AsyncWriteExt as _;
+    let world = World::start().await;
+    let key = token("authenticated", "u1");
+    let payload = json!({ "config": { "postgres_changes": notes() } });
+    let join = json!(["1", "1", "realtime:room", "phx_join", payload]).to_string();
+    // A text frame with a mask of zeros, below the protocol so that the client costs nothing.
+    let length = u8::try_from(join.len()).unwrap();
+    let mut frame = vec![0x81, 0x80 | 126, 0, length, 0, 0, 0, 0];
+    frame.extend_from_slice(join.as_bytes());
+    let mut sockets = Vec::new();
+    let mut at_100 = 0;
+    const SOCKETS: usize = 1_100;
+    for n in 1..=SOCKETS {
+        let mut socket = raw_socket(&world, &world.url_as("2.0.0", &key)).await;
+        socket.write_all(&frame).await.unwrap();
+        sockets.push(socket);
+        if n == 100 || n == SOCKETS {
+            let joined = Some(n as f64);
+            until("all joined", async || {
+                (world.metric("anvilbase_realtime_gateway_channels") == joined).then_some(())
+            })
+            .await;
+        }
+        if n == 100 {
+            at_100 = resident_bytes();
+        }
+    }
+    let each = (resident_bytes() - at_100) / (SOCKETS - 100);
+    println!("{each} bytes per idle joined socket");
+    assert!(each < 60_000, "{each}");
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4_096
+}

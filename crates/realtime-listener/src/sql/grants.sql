@@ -43,20 +43,31 @@ grant execute on function anvilbase_realtime.set_table(text, text, boolean, bool
 
 do $logins$
 declare
-  v_role text;
+  v_member record;
 begin
   -- The prober judges as these roles; never as service_role, whose work has a login of its own.
-  foreach v_role in array array['anon', 'authenticated'] loop
-    if exists (select from pg_roles r where r.rolname = v_role) then
-      execute format('grant %I to anvilbase_realtime_prober', v_role);
-    end if;
+  for v_member in
+    select wanted.role, wanted.login
+    from (values
+      ('anon', 'anvilbase_realtime_prober'),
+      ('authenticated', 'anvilbase_realtime_prober'),
+      ('service_role', 'anvilbase_realtime_service')
+    ) as wanted(role, login)
+    join pg_roles r on r.rolname = wanted.role
+    where not pg_has_role(wanted.login, wanted.role, 'member')
+  loop
+    begin
+      execute format('grant %I to %I', v_member.role, v_member.login);
+    exception when insufficient_privilege then
+      -- Since PostgreSQL 16 that takes ADMIN on the role. `provision` reports what is missing.
+      null;
+    end;
   end loop;
-  if exists (select from pg_roles r where r.rolname = 'service_role') then
-    grant service_role to anvilbase_realtime_service;
-    if pg_has_role('anvilbase_realtime_prober', 'service_role', 'member') then
-      raise exception 'anvilbase_realtime_prober is a member of service_role'
-        using hint = 'Revoke that membership: policies would be judged as a role that no policy binds.';
-    end if;
+  if exists (select from pg_roles r where r.rolname = 'service_role')
+    and pg_has_role('anvilbase_realtime_prober', 'service_role', 'member')
+  then
+    raise exception 'anvilbase_realtime_prober is a member of service_role'
+      using hint = 'Revoke that membership: policies would be judged as a role that no policy binds.';
   end if;
   execute format('grant connect, temporary on database %I to anvilbase_realtime_prober', current_database());
   execute format('grant connect on database %I to anvilbase_realtime_listener, anvilbase_realtime_service', current_database());

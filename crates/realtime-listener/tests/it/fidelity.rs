@@ -8,7 +8,7 @@ const TABLE: &str = "create type public.mood as enum ('a', 'B \"q\"'); \
     create table public.every (id int8 primary key, n numeric, p public.price, f4 float4, f8 float8, b bytea, \
       at timestamptz, ts timestamp, d date, iv interval, m money, r int4range, tr tstzrange, j json, jb jsonb, \
       tags text[], fa float8[], mood public.mood, pair public.pair, u uuid, t text, cl regclass, \
-      g int8 generated always as (id / 2) stored, x xml)";
+      g int8 generated always as (id / 2) stored)";
 
 const ROWS: &[&str] = &[
     "9223372036854775807, 0.10, 12345678901234567890.123456789, 0.1, 0.1::float8 + 0.2, '\\xdeadbeef', \
@@ -16,17 +16,17 @@ const ROWS: &[&str] = &[
      '[2026-01-01 00:00+00,2026-02-01 00:00+00)', '{\"n\":12345678901234567890.123456789012345678}', \
      '{\"n\":12345678901234567890.123456789012345678}', '{\"a,b\",NULL,\"c\\\"d\"}', '{0.30000000000000004,NaN}', \
      'B \"q\"', row(9007199254740993, 'é'), '00000000-0000-4000-8000-000000000001', E'q\"\\\\\\n\\t\\u0001😀', \
-     'public.every', default, '<a>1</a>'",
+     'public.every', default",
     "9007199254740993, 1e-30, null, 'NaN', 'Infinity', null, 'infinity', '-infinity', null, null, null, 'empty', \
-     null, 'null', '[]', '{}', '{Infinity,-Infinity}', null, null, null, '', null, default, null",
+     null, 'null', '[]', '{}', '{Infinity,-Infinity}', null, null, null, '', null, default",
     "-9223372036854775808, 'NaN', 0, '-Infinity', '-Infinity', '\\x', '0044-03-15 00:00:00+00 BC', null, null, \
-     '-1 year', -0.01, null, null, '\"\\ud83d\\ude00\"', '\"s\"', null, null, 'a', null, null, null, null, default, null",
+     '-1 year', -0.01, null, null, '\"\\ud83d\\ude00\"', '\"s\"', null, null, 'a', null, null, null, null, default",
 ];
 
 /// Writers' settings that print values in another way.
 const HOSTILE: &str = "set timezone = 'America/New_York'; set datestyle = 'SQL, DMY'; set intervalstyle = 'sql_standard'; \
     set bytea_output = 'escape'; set extra_float_digits = -15; set quote_all_identifiers = on; \
-    set search_path = pg_temp, public; set xmloption = document; set lc_monetary = 'C.UTF-8'";
+    set search_path = pg_temp, public; set lc_monetary = 'C.UTF-8'";
 
 /// As the feed pins them.
 const PINNED: &str = "set timezone = 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres'; set bytea_output = 'hex'; \
@@ -94,6 +94,7 @@ async fn stored_large_values_are_whole_when_another_column_changes() {
 async fn names_are_carried_as_they_are() {
     let fixture = Fixture::start().await;
     let name = "語".repeat(21);
+    let mut tap = fixture.tap().await;
     for table in [
         name.as_str(),
         "UPPER",
@@ -105,7 +106,6 @@ async fn names_are_carried_as_they_are() {
         " ",
     ] {
         let quoted = realtime_node::postgres::quote_identifier(table);
-        let mut tap = fixture.tap().await;
         fixture
             .run(&format!(
                 "create table public.{quoted} ({quoted} int primary key)"

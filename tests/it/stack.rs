@@ -1,0 +1,190 @@
+//! The services as they are deployed: three kinds of binary, a real NATS with our permissions, a
+//! real PostgreSQL, projects in files.
+
+use std::path::Path;
+
+use realtime_node::postgres::private::free_port;
+use realtime_testkit::nats::{GATEWAY_PASSWORD, LISTENER_PASSWORD, Nats};
+use realtime_testkit::postgres::Postgres;
+use realtime_testkit::process::Process;
+use realtime_testkit::tokens;
+use tempfile::TempDir;
+
+/// The project's token secret.
+pub const JWT_SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
+
+/// A running deployment with one project, `dev`.
+pub struct Stack {
+    pub postgres: Postgres,
+    _nats: Nats,
+    pub listener: Process,
+    pub authz: Process,
+    pub gateways: Vec<Gateway>,
+    _folder: TempDir,
+}
+
+/// A running gateway.
+pub struct Gateway {
+    pub process: Process,
+    pub port: u16,
+}
+
+impl Stack {
+    /// Starts everything and waits until it is ready.
+    pub async fn start(gateways: usize) -> Self {
+        let folder = TempDir::new().unwrap();
+        let postgres = Postgres::start().await;
+        let nats = Nats::start_with_permissions().await;
+        provision(&postgres, &folder.path().join("databases")).await;
+        let secrets = folder.path().join("secrets");
+        std::fs::create_dir(&secrets).unwrap();
+        std::fs::write(
+            secrets.join("dev.toml"),
+            format!("[tokens]\njwt_secret = \"{JWT_SECRET}\"\n"),
+        )
+        .unwrap();
+        let passwords = [("listener", LISTENER_PASSWORD), ("gateway", GATEWAY_PASSWORD)];
+        for (user, password) in passwords {
+            std::fs::write(folder.path().join(user), password).unwrap();
+        }
+
+        let env = Env {
+            folder: folder.path(),
+            nats: nats.url(),
+        };
+        let authz_port = free_port().unwrap();
+        let admin_ports: Vec<u16> = (0..gateways + 2).map(|_| free_port().unwrap()).collect();
+        let authz_addr = format!("127.0.0.1:{authz_port}");
+        let mut authz = env.start(
+            "realtime-authz",
+            admin_ports[0],
+            "databases",
+            None,
+            &[("ANVILBASE_REALTIME_AUTHZ_ADDR", &authz_addr)],
+        );
+        let mut listener = env.start(
+            "realtime-listener",
+            admin_ports[1],
+            "databases",
+            Some("listener"),
+            &[],
+        );
+        let mut started = Vec::new();
+        for admin_port in &admin_ports[2..] {
+            let port = free_port().unwrap();
+            let mut process = env.start(
+                "realtime-gateway",
+                *admin_port,
+                "secrets",
+                Some("gateway"),
+                &[
+                    ("ANVILBASE_REALTIME_GATEWAY_ADDR", &format!("127.0.0.1:{port}")),
+                    ("ANVILBASE_REALTIME_AUTHZ_URLS", &format!("http://{authz_addr}")),
+                ],
+            );
+            process.wait_ready(*admin_port).await;
+            started.push(Gateway { process, port });
+        }
+        authz.wait_ready(admin_ports[0]).await;
+        listener.wait_ready(admin_ports[1]).await;
+        Self {
+            postgres,
+            _nats: nats,
+            listener,
+            authz,
+            gateways: started,
+            _folder: folder,
+        }
+    }
+
+    /// All processes of ours, with their names.
+    pub fn processes(&mut self) -> Vec<(&'static str, &mut Process)> {
+        let mut all = vec![("listener", &mut self.listener), ("authz", &mut self.authz)];
+        all.extend(
+            self.gateways
+                .iter_mut()
+                .map(|gateway| ("gateway", &mut gateway.process)),
+        );
+        all
+    }
+
+    /// Tells every process to stop and checks how it ends: code 0, no line of level ERROR, and
+    /// none of `secrets` in any line.
+    pub async fn stop(mut self, secrets: &[&str]) {
+        for (name, process) in self.processes() {
+            process.signal("TERM");
+            let code = process.wait().await;
+            let log = process.log();
+            assert_eq!(code, Some(0), "{name} said:\n{log}");
+            assert!(!log.contains("\"level\":\"ERROR\""), "{name} said:\n{log}");
+            for secret in secrets
+                .iter()
+                .chain(&[JWT_SECRET, LISTENER_PASSWORD, GATEWAY_PASSWORD])
+            {
+                assert!(!log.contains(secret), "{name} logged a secret");
+            }
+        }
+    }
+
+    /// A key of a role of the project.
+    pub fn key(role: &str) -> String {
+        tokens::mint(JWT_SECRET, &tokens::claims(role))
+    }
+}
+
+struct Env<'a> {
+    folder: &'a Path,
+    nats: String,
+}
+
+impl Env<'_> {
+    fn start(
+        &self,
+        name: &'static str,
+        admin_port: u16,
+        projects: &str,
+        nats_user: Option<&str>,
+        more: &[(&str, &str)],
+    ) -> Process {
+        let admin = format!("127.0.0.1:{admin_port}");
+        let projects = self.folder.join(projects);
+        let password_file = nats_user.map(|user| self.folder.join(user));
+        let mut env = vec![
+            ("ANVILBASE_REALTIME_ADMIN_ADDR", admin.as_str()),
+            ("ANVILBASE_REALTIME_PROJECTS_DIR", projects.to_str().unwrap()),
+            ("ANVILBASE_REALTIME_DRAIN_SECONDS", "5"),
+            ("ANVILBASE_REALTIME_LOG", "debug,h2=info,hyper=info,tower=info"),
+        ];
+        if let (Some(user), Some(file)) = (nats_user, &password_file) {
+            env.push(("ANVILBASE_REALTIME_NATS_URL", &self.nats));
+            env.push(("ANVILBASE_REALTIME_NATS_USER", user));
+            env.push(("ANVILBASE_REALTIME_NATS_PASSWORD_FILE", file.to_str().unwrap()));
+        }
+        env.extend_from_slice(more);
+        Process::start(name, &[], &env)
+    }
+}
+
+/// Provisions the server's database as an operator does, and grants what the platform grants.
+async fn provision(postgres: &Postgres, folder: &Path) {
+    let url = postgres.server.superuser_url("postgres");
+    let mut cli = Process::start(
+        "anvilbase",
+        &[
+            "realtime",
+            "provision",
+            "--project",
+            "dev",
+            "--write-database-file",
+            folder.to_str().unwrap(),
+        ],
+        &[("DATABASE_URL", &url)],
+    );
+    let code = cli.wait().await;
+    assert_eq!(code, Some(0), "{}", cli.log());
+    let client = postgres.connect("postgres").await;
+    client
+        .batch_execute(realtime_listener::provision::PLATFORM_SQL)
+        .await
+        .unwrap();
+}
