@@ -116,7 +116,11 @@ impl Pools {
                     () = tokio::time::sleep(every) => false,
                 };
                 let Some(pools) = swept.upgrade() else { return };
-                pools.sweep(if stopped { Duration::ZERO } else { pools.limits.idle });
+                pools.sweep(if stopped {
+                    Duration::ZERO
+                } else {
+                    pools.limits.idle
+                });
                 if stopped {
                     return;
                 }
@@ -143,7 +147,9 @@ impl Pools {
     /// Closes what was unused for so long, or has ended.
     fn sweep(&self, unused: Duration) {
         for pool in self.live() {
-            pool.idle.lock().retain(|idle| idle.since.elapsed() < unused && !idle.connection.is_closed());
+            pool.idle
+                .lock()
+                .retain(|idle| idle.since.elapsed() < unused && !idle.connection.is_closed());
         }
     }
 

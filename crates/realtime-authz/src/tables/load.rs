@@ -45,11 +45,7 @@ pub(super) enum Loaded {
 }
 
 /// Reads the facts of a relation.
-pub(super) async fn load(
-    lease: &Lease,
-    relid: u32,
-    role: &Role,
-) -> Result<Loaded, tokio_postgres::Error> {
+pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loaded, tokio_postgres::Error> {
     let client = lease.client();
     let name = role.as_str();
     let path = lease.search_path();
@@ -92,7 +88,9 @@ pub(super) async fn load(
     to_path?;
     let in_path = in_path?;
     end?;
-    let Some(row) = table.first() else { return Ok(Loaded::NoTable) };
+    let Some(row) = table.first() else {
+        return Ok(Loaded::NoTable);
+    };
     Ok(Loaded::Table(assemble(
         relid,
         row,

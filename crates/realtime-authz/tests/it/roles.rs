@@ -34,7 +34,9 @@ async fn only_the_projects_roles_are_judged() {
     // Listed, but there is no such role in the database; then, not one for the prober to take on.
     for change in ["", "create role ghost; grant select on t to ghost"] {
         db.run(change).await;
-        let seen = db.judge(&event, &[subject(json!({"role": "ghost"})), user(U1)]).await;
+        let seen = db
+            .judge(&event, &[subject(json!({"role": "ghost"})), user(U1)])
+            .await;
         assert_eq!(seen, [refused.clone(), WHOLE]);
         let told = db.describe("public", "t", "ghost").await.unwrap_err();
         assert_eq!(told.code(), tonic::Code::FailedPrecondition);

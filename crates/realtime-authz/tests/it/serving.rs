@@ -193,7 +193,11 @@ async fn with_mutual_tls_only_the_authoritys_clients_are_served() {
     let db = Fixture::start().await;
     db.run(T).await;
     let event = db.change(&format!("insert into t values (1, '{U1}')")).await;
-    let files = [tls_file("server.pem"), tls_file("server.key"), tls_file("authority.pem")];
+    let files = [
+        tls_file("server.pem"),
+        tls_file("server.key"),
+        tls_file("authority.pem"),
+    ];
     let args = Cli::parse_from([
         "authz",
         "--authz-addr=0.0.0.0:0",
@@ -201,26 +205,47 @@ async fn with_mutual_tls_only_the_authoritys_clients_are_served() {
         &format!("--authz-tls-key-file={}", files[1]),
         &format!("--authz-tls-client-ca-file={}", files[2]),
     ]);
-    let bound = realtime_authz::run(&args.authz, db.catalog.clone(), &Metrics::new(), &db.tasks).await.unwrap();
-    let request =
-        v1::CheckRequest { project: "app".into(), event: Some((&event).into()), subjects: vec![user(U1)], facts: None };
+    let bound = realtime_authz::run(&args.authz, db.catalog.clone(), &Metrics::new(), &db.tasks)
+        .await
+        .unwrap();
+    let request = v1::CheckRequest {
+        project: "app".into(),
+        event: Some((&event).into()),
+        subjects: vec![user(U1)],
+        facts: None,
+    };
     let ask = async |name: Option<&str>| {
         let read = |name: &str| std::fs::read(tls_file(name)).unwrap();
-        let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("authority.pem"))).domain_name("localhost");
+        let mut tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(read("authority.pem")))
+            .domain_name("localhost");
         if let Some(name) = name {
-            tls = tls.identity(Identity::from_pem(read(&format!("{name}.pem")), read(&format!("{name}.key"))));
+            tls = tls.identity(Identity::from_pem(
+                read(&format!("{name}.pem")),
+                read(&format!("{name}.key")),
+            ));
         }
-        let endpoint = Endpoint::from_shared(format!("https://127.0.0.1:{}", bound.port())).unwrap().tls_config(tls).unwrap();
+        let endpoint = Endpoint::from_shared(format!("https://127.0.0.1:{}", bound.port()))
+            .unwrap()
+            .tls_config(tls)
+            .unwrap();
         // A client that is turned away may only learn of it with its first call.
         let channel = endpoint.connect().await.map_err(drop)?;
-        AuthzServiceClient::new(channel).check(request.clone()).await.map(drop).map_err(drop)
+        AuthzServiceClient::new(channel)
+            .check(request.clone())
+            .await
+            .map(drop)
+            .map_err(drop)
     };
     assert!(ask(Some("gateway")).await.is_ok());
     assert!(ask(Some("intruder")).await.is_err());
     assert!(ask(None).await.is_err());
     let plain = Endpoint::from_shared(format!("http://127.0.0.1:{}", bound.port())).unwrap();
     let refused = match plain.connect().await {
-        Ok(channel) => AuthzServiceClient::new(channel).check(request.clone()).await.is_err(),
+        Ok(channel) => AuthzServiceClient::new(channel)
+            .check(request.clone())
+            .await
+            .is_err(),
         Err(_) => true,
     };
     assert!(refused);
@@ -230,5 +255,8 @@ async fn with_mutual_tls_only_the_authoritys_clients_are_served() {
 #[test]
 fn defaults_are_the_same_with_and_without_clap() {
     let parsed = Cli::parse_from(["authz"]).authz.limits;
-    assert_eq!(format!("{parsed:?}"), format!("{:?}", realtime_authz::LimitArgs::default()));
+    assert_eq!(
+        format!("{parsed:?}"),
+        format!("{:?}", realtime_authz::LimitArgs::default())
+    );
 }

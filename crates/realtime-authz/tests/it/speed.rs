@@ -33,7 +33,9 @@ async fn a_hundred_subjects_on_one_connection() {
     }
     let rate = f64::from(rounds) * 100.0 / started.elapsed().as_secs_f64();
     let peer = one_after_another(&db, &subjects).await;
-    println!("verdicts per second on one connection, 100 subjects a check: {rate:.0}; plain transactions: {peer:.0}");
+    println!(
+        "verdicts per second on one connection, 100 subjects a check: {rate:.0}; plain transactions: {peer:.0}"
+    );
     assert_eq!(seen.iter().filter(|verdict| **verdict == WHOLE).count(), 1);
     assert_eq!(seen[42], WHOLE);
 }
@@ -43,8 +45,14 @@ async fn one_after_another(db: &Fixture, subjects: &[realtime_proto::v1::Subject
     let client = db.pg.connect_login(PROBER, "prober", DATABASE).await;
     let subject = "select set_config('role', $1, true), set_config('request.jwt.claims', $2, true)";
     let subject = client.prepare(subject).await.unwrap();
-    client.batch_execute("begin; set local role authenticated").await.unwrap();
-    let look_up = client.prepare("select exists (select from t where id = 1)").await.unwrap();
+    client
+        .batch_execute("begin; set local role authenticated")
+        .await
+        .unwrap();
+    let look_up = client
+        .prepare("select exists (select from t where id = 1)")
+        .await
+        .unwrap();
     client.batch_execute("rollback").await.unwrap();
     let rounds = 10;
     let started = Instant::now();
@@ -52,7 +60,10 @@ async fn one_after_another(db: &Fixture, subjects: &[realtime_proto::v1::Subject
         let mut visible = 0;
         for one in subjects {
             client.batch_execute("begin").await.unwrap();
-            client.execute(&subject, &[&one.role, &one.claims_json]).await.unwrap();
+            client
+                .execute(&subject, &[&one.role, &one.claims_json])
+                .await
+                .unwrap();
             visible += usize::from(client.query_one(&look_up, &[]).await.unwrap().get::<_, bool>(0));
             client.batch_execute("rollback").await.unwrap();
         }
