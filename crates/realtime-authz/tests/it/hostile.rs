@@ -103,7 +103,7 @@ async fn a_policy_that_changes_roles_or_claims_is_not_believed() {
             "{attempt}"
         );
         others_are_judged_as_ever(&db).await;
-        // Changed and changed back in between the two images is no better: the second check sees the first's effect.
+        // Of an UPDATE every image is asked about under a check of its own.
         let update = db.change("update trap set id = 2").await;
         assert_eq!(
             db.judge(&update, &[user(U1)]).await,
