@@ -1,6 +1,8 @@
 //! What was found by attacking the feed from inside its database, and stays shut.
 
-use crate::support::{DATABASE, Envelope, Fixture};
+use realtime_testkit::postgres::connect_as;
+
+use crate::support::{DATABASE, Envelope, Fixture, brief};
 
 fn told(envelopes: &[Envelope]) -> Vec<String> {
     let told = envelopes.iter().map(|envelope| {
@@ -134,6 +136,149 @@ async fn a_character_that_utf8_lacks_costs_its_own_event_only() {
     );
 }
 
+/// Every writer holds a lock on what it has read of ours until its transaction ends.
+#[tokio::test]
+async fn provisioning_again_waits_for_no_writer_and_stops_none() {
+    let mut fixture = Fixture::start().await;
+    fixture.run("create table public.t (id int primary key)").await;
+    let long = fixture.pg.connect(DATABASE).await;
+    long.batch_execute(
+        "begin; insert into public.t values (1); create table public.u (a int); \
+         select anvilbase_realtime.set_table('public', 'u', realtime_public => true)",
+    )
+    .await
+    .unwrap();
+    let report = fixture.provision_again().await;
+    assert!(report.not_attached.is_empty(), "{report:?}");
+    let held = "select pg_catalog.count(*)::text from pg_catalog.pg_locks l where l.relation = any (array[ \
+                'anvilbase_realtime.settings'::regclass, 'anvilbase_realtime.tables'::regclass]) and not l.granted";
+    assert_eq!(fixture.text(held).await, "0");
+    long.batch_execute("commit").await.unwrap();
+}
+
+#[tokio::test]
+async fn rights_over_all_data_do_not_reach_the_feed() {
+    let fixture = Fixture::start().await;
+    let mallory = fixture.mallory().await;
+    fixture
+        .run("grant pg_read_all_data, pg_write_all_data to mallory; create table public.t (id int)")
+        .await;
+    let channel = fixture.channel().await;
+    for table in ["settings", "tables"] {
+        let rows = mallory
+            .query(&format!("select * from anvilbase_realtime.{table}"), &[])
+            .await
+            .unwrap();
+        assert!(rows.is_empty(), "{table}");
+    }
+    for write in [
+        "update anvilbase_realtime.settings set channel = 'known'",
+        "delete from anvilbase_realtime.settings",
+        "update anvilbase_realtime.tables set realtime_public = true",
+        "delete from anvilbase_realtime.tables",
+    ] {
+        assert_eq!(mallory.execute(write, &[]).await.unwrap(), 0, "{write}");
+    }
+    let insert = "insert into anvilbase_realtime.tables (relid, schema_name, table_name, database_oid) values (1, 'a', 'b', 2)";
+    assert_eq!(
+        mallory
+            .execute(insert, &[])
+            .await
+            .unwrap_err()
+            .code()
+            .unwrap()
+            .code(),
+        "42501"
+    );
+    assert_eq!(fixture.channel().await, channel);
+    let listener = connect_as(&fixture.listener_dsn()).await;
+    let seen: String = listener
+        .query_one("select channel from anvilbase_realtime.settings", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(seen, channel);
+}
+
+/// A table that is restored from a dump is attached as it is made, and its dump makes a trigger of its own.
+#[tokio::test]
+async fn a_trigger_out_of_a_dump_announces_nothing_twice() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run(
+            "create table public.t (id int); create table public.p (id int) partition by range (id); \
+             create table public.p1 partition of public.p for values from (0) to (10)",
+        )
+        .await;
+    let mut tap = fixture.tap().await;
+    for table in ["t", "p", "p1"] {
+        fixture
+            .run(&format!(
+                "create trigger \"!anvilbase_realtime_1{table}\" after insert or update or delete on public.{table} \
+                   for each row execute function anvilbase_realtime.emit(); \
+                 create trigger \"!anvilbase_realtime_truncate_1\" after truncate on public.{table} \
+                   for each statement execute function anvilbase_realtime.emit_truncate()"
+            ))
+            .await;
+    }
+    fixture.run("insert into public.t values (1); insert into public.p values (2); insert into public.p1 values (3)").await;
+    assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1", "I 2", "I 3"]);
+    fixture.run("truncate public.t").await;
+    assert_eq!(told(&tap.all(&fixture).await), ["T public.t"]);
+    // A trigger of the owner's own is nobody else's affair.
+    fixture
+        .run(
+            "create function public.nothing() returns trigger language plpgsql as $$ begin return null; end $$; \
+             create trigger own after insert on public.t for each row execute function public.nothing()",
+        )
+        .await;
+    assert!(tap.all(&fixture).await.is_empty());
+}
+
+/// What `pg_restore --data-only --disable-triggers` does.
+#[tokio::test]
+async fn what_was_written_while_triggers_were_off_is_told_of() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run(
+            "create table public.t (id int); create table public.p (id int) partition by range (id); \
+             create table public.p1 partition of public.p for values from (0) to (10)",
+        )
+        .await;
+    let mut tap = fixture.tap().await;
+    for (table, root) in [("t", "t"), ("p1", "p")] {
+        for (off, on) in [("disable", "enable"), ("enable replica", "enable always")] {
+            let trigger = fixture
+                .text(&format!(
+                    "select t.name from anvilbase_realtime.triggers t \
+                     where t.relation = 'public.{table}'::regclass and t.kind = 'rows'"
+                ))
+                .await;
+            fixture
+                .run(&format!(
+                    "begin; alter table public.{table} {off} trigger \"{trigger}\"; insert into public.{table} values (1); \
+                     alter table public.{table} {on} trigger \"{trigger}\"; insert into public.{table} values (2); commit"
+                ))
+                .await;
+            let mut told = told(&tap.all(&fixture).await);
+            told.retain(|told| !told.starts_with('X'));
+            assert_eq!(
+                told,
+                [format!("L public.{root}"), format!("I public.{root}")],
+                "{table} {off}"
+            );
+        }
+    }
+    // Nothing to tell of where nothing was off.
+    fixture.run("alter table public.t enable trigger all").await;
+    assert!(
+        tap.notices(&fixture)
+            .await
+            .iter()
+            .all(|told| told == "X public.t")
+    );
+}
+
 #[tokio::test]
 async fn a_feed_without_its_functions_fails_no_write() {
     for missing in ["row_json(record)", "lost(oid)", "notice(oid, text, text, text)"] {
@@ -155,4 +300,38 @@ async fn a_feed_without_its_functions_fails_no_write() {
             .run("truncate public.t; alter table public.t rename to u; drop table public.u")
             .await;
     }
+}
+
+/// Both change how a policy's condition is to be read without touching its table.
+#[tokio::test]
+async fn casts_to_json_and_doubles_of_built_in_names_are_changes_of_all_tables() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run(
+            "create type public.mood as enum ('happy'); \
+             create function public.mood_json(public.mood) returns json language sql as $$ select '1'::json $$; \
+             create function public.same(public.mood, public.mood) returns boolean language sql as 'select true'",
+        )
+        .await;
+    let mut tap = fixture.tap().await;
+    for change in [
+        "create cast (public.mood as json) with function public.mood_json(public.mood)",
+        "drop cast (public.mood as json)",
+        "create function public.lower(public.mood) returns text language sql as $$ select 'x' $$",
+        "create operator public.= (function = public.same, leftarg = public.mood, rightarg = public.mood)",
+        "create schema aside; create operator aside.=== (function = public.same, leftarg = public.mood, rightarg = public.mood); \
+         create function aside.upper(public.mood) returns text language sql as $$ select 'x' $$; \
+         alter function aside.upper(public.mood) set schema public",
+    ] {
+        fixture.run(change).await;
+        assert_eq!(tap.notices(&fixture).await, ["X ."], "{change}");
+    }
+    fixture
+        .run(
+            "create function public.helper(int) returns int language sql as 'select 1'; \
+             create function pg_temp.lower(int) returns int language sql as 'select 1'; \
+             create operator public.==== (function = public.same, leftarg = public.mood, rightarg = public.mood)",
+        )
+        .await;
+    assert!(tap.all(&fixture).await.is_empty());
 }
