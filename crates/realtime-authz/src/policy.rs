@@ -169,7 +169,7 @@ async fn ask(
         Ok(rows.first().and_then(|row| question.answer(row)))
     };
     let answer = connection
-        .as_subject(role, json, statement)
+        .as_subject(role, json, question.plans, statement)
         .await
         .map_err(Failed::of)?;
     // The role or the claims were not in force all along: whatever was answered is worth nothing.

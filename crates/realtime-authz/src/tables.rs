@@ -36,6 +36,8 @@ pub struct Table {
     pub access: Access,
     /// What row security asks of a row before the role may see it.
     pub policy: Policy,
+    /// A plan made for one subject may hold that subject's answers: none is to serve another.
+    pub plans_lie: bool,
 }
 
 /// What kind of relation a name stands for.

@@ -20,7 +20,8 @@ use crate::source::{Beats, NotifySource, start};
 const SESSION_SETTINGS: &str = "\
     set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 5; set tcp_keepalives_count = 3; \
     set tcp_user_timeout = 25000; set idle_session_timeout = 0; set statement_timeout = '10s'; \
-    set lock_timeout = '5s'; set search_path = pg_catalog, pg_temp; set default_transaction_read_only = off";
+    set lock_timeout = '5s'; set search_path = pg_catalog, pg_temp; set default_transaction_read_only = off; \
+    set default_transaction_isolation = 'read committed'";
 
 /// Most time for giving the lock back; closing the session does it too.
 const RELEASE_DEADLINE: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ use realtime_node::postgres::quote_identifier;
 
 use super::image::{Image, Unreadable};
 use super::{Outcome, Sight, statement_key};
-use crate::pools::StatementKey;
+use crate::pools::{Plans, StatementKey};
 use crate::probe::Probe;
 use crate::tables::Table;
 
@@ -27,6 +27,8 @@ pub struct Question {
     pub key: StatementKey,
     /// Parameters from `$3` on.
     pub values: Vec<String>,
+    /// Whether one subject's plan may serve the next.
+    pub plans: Plans,
     layout: Layout,
     simpler: Option<Box<Question>>,
     image_check: Option<Box<Question>>,
@@ -292,6 +294,7 @@ impl Builder {
         Question {
             key,
             values: self.values,
+            plans: if table.plans_lie { Plans::Anew } else { Plans::Kept },
             layout,
             simpler: None,
             image_check: None,

@@ -54,6 +54,15 @@ pub struct StatementKey {
     pub shape: u64,
 }
 
+/// Whether plans may serve one subject after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plans {
+    /// As PostgreSQL keeps them.
+    Kept,
+    /// Every one is made anew for the subject, also inside of functions.
+    Anew,
+}
+
 /// Where a subject's transaction failed.
 #[derive(Debug)]
 pub enum TransactionError {
@@ -117,11 +126,15 @@ impl Connection {
         &self,
         role: &str,
         claims: &str,
+        plans: Plans,
         statement: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, TransactionError> {
         let subject: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&role, &claims];
         let (begun, switched, answer, ended) = futures_util::join!(
-            self.client.batch_execute("BEGIN READ ONLY"),
+            self.client.batch_execute(match plans {
+                Plans::Kept => "BEGIN READ ONLY",
+                Plans::Anew => "BEGIN READ ONLY; DISCARD PLANS",
+            }),
             self.client.query(&self.subject, &subject),
             statement,
             self.client.batch_execute("ROLLBACK"),
@@ -153,6 +166,7 @@ impl Connection {
             .as_subject(
                 key.role.as_str(),
                 "{}",
+                Plans::Kept,
                 self.client.prepare_typed(&key.sql, &types),
             )
             .await;

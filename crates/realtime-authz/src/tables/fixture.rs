@@ -52,6 +52,7 @@ pub(crate) fn notes() -> Table {
                 ..Reads::default()
             },
         },
+        plans_lie: false,
     }
 }
 

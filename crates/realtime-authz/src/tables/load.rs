@@ -54,9 +54,14 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loade
     let of_both: [Parameter<'_>; 2] = [(&relid, Type::OID), (&name, Type::TEXT)];
     let of_path: [Parameter<'_>; 1] = [(&path, Type::TEXT)];
     // The settings are ours to read and not the role's: before the switch.
+    // Of one snapshot: the policies are read twice and put together by their order. Numbers in their conditions are
+    // written out in full, whatever the database's own setting.
     let begin = async {
         client
-            .batch_execute("BEGIN READ ONLY; SET LOCAL search_path = ''")
+            .batch_execute(
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = ''; \
+                 SET LOCAL extra_float_digits = 1",
+            )
             .await
     };
     let settings = client.query_typed(SETTINGS, &of_table);
@@ -152,6 +157,7 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
         key: key.into_iter().map(|(_, column)| column).collect(),
         access,
         policy,
+        plans_lie: row.get("plans_lie"),
     }
 }
 

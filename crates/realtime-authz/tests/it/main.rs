@@ -9,6 +9,7 @@ mod fixture;
 mod forbidden;
 mod hostile;
 mod images;
+mod intruders;
 mod keys;
 mod pools;
 mod roles;

@@ -3,9 +3,14 @@
 -- Must never put a name into a statement other than through format's %I, and never create a trigger on a partition for
 -- rows: the root's is cloned to it.
 
--- Every table that is to carry triggers: `relation` itself, the topmost table whose settings count, and whether its
--- triggers are to be enabled.
-create or replace view anvilbase_realtime.attachable as
+do $views$
+declare
+  v_view record;
+begin
+  for v_view in select * from (values
+    -- Every table that is to carry triggers: `relation` itself, the topmost table whose settings count, and whether its
+    -- triggers are to be enabled.
+    ('attachable', $view$
 select
   c.oid as relation,
   n.nspname::text as schema_name,
@@ -27,23 +32,38 @@ where c.relkind in ('r', 'p')
   and not exists (
     select from pg_depend d
     where d.classid = 'pg_class'::regclass and d.objid in (c.oid, r.oid) and d.deptype = 'e'
-  );
-
--- Triggers of ours, by the function they call: a name is the owner's to change. Clones on partitions have a parent.
-create or replace view anvilbase_realtime.triggers as
+  )
+$view$),
+    -- Triggers of ours, by the function they call: a name is the owner's to change. Clones on partitions have a parent.
+    ('triggers', $view$
 select
   g.tgrelid as relation,
   g.tgname::text as name,
   g.tgparentid <> 0 as cloned,
-  g.tgenabled <> 'D' as enabled,
+  -- In ordinary sessions: R fires in a replica's alone.
+  g.tgenabled in ('O', 'A') as enabled,
   case p.proname when 'emit' then 'rows' else 'truncate' end as kind
 from pg_trigger g
 join pg_proc p on p.oid = g.tgfoid
 join pg_namespace n on n.oid = p.pronamespace
-where n.nspname = 'anvilbase_realtime' and p.proname in ('emit', 'emit_truncate');
-
--- Tables whose triggers or names in `tables` are not as they ought to be.
-create or replace view anvilbase_realtime.unattached as
+where n.nspname = 'anvilbase_realtime' and p.proname in ('emit', 'emit_truncate')
+$view$),
+    -- Triggers that announce a second time what another one does: a restored dump brings its own along.
+    ('surplus', $view$
+select s.relation, s.name
+from (
+  select g.relation, g.name, g.cloned,
+    -- A clone stays, and then the one with this table's own name.
+    row_number() over (
+      partition by g.relation, g.kind
+      order by g.cloned desc, right(g.name, length(g.relation::text) + 1) = '_' || g.relation desc, g.name
+    ) as place
+  from anvilbase_realtime.triggers g
+) s
+where s.place > 1 and not s.cloned
+$view$),
+    -- Tables whose triggers or names in `tables` are not as they ought to be.
+    ('unattached', $view$
 select a.relation, a.schema_name, a.table_name
 from anvilbase_realtime.attachable a
 left join anvilbase_realtime.tables t on t.relid = a.relation
@@ -51,14 +71,15 @@ where t.relid is null
   or (t.schema_name, t.table_name) <> (a.schema_name, a.table_name)
   or t.root_oid is distinct from a.root_oid
   or not exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.kind = 'truncate')
+  or exists (select from anvilbase_realtime.surplus s where s.relation = a.relation)
   or (a.root_oid is null) <> exists (
     select from anvilbase_realtime.triggers g where g.relation = a.relation and g.kind = 'rows' and not g.cloned
   )
   -- One way only: that an owner disables triggers for a bulk load is his own affair, an opt-out is not.
-  or (not a.enabled and exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.enabled));
-
--- What authz may know: the settings in force, of tables that still are what they were when the settings were made.
-create or replace view anvilbase_realtime.table_settings as
+  or (not a.enabled and exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.enabled))
+$view$),
+    -- What authz may know: the settings in force, of tables that still are what they were when the settings were made.
+    ('table_settings', $view$
 select
   t.relid,
   t.schema_name,
@@ -75,12 +96,21 @@ from anvilbase_realtime.tables t
 join pg_class c on c.oid = t.relid and c.relname = t.table_name
 join pg_namespace n on n.oid = c.relnamespace and n.nspname = t.schema_name
 where t.root_oid is null
-  and t.database_oid = (select d.oid from pg_database d where d.datname = current_database());
-
-alter view anvilbase_realtime.attachable owner to anvilbase_realtime_owner;
-alter view anvilbase_realtime.triggers owner to anvilbase_realtime_owner;
-alter view anvilbase_realtime.unattached owner to anvilbase_realtime_owner;
-alter view anvilbase_realtime.table_settings owner to anvilbase_realtime_owner;
+  and t.database_oid = (select d.oid from pg_database d where d.datname = current_database())
+$view$)
+  ) as wanted(name, definition)
+  loop
+    -- To replace a view takes a lock that everybody's DDL, and authz, would wait behind: so only where it is another one.
+    if obj_description(to_regclass('anvilbase_realtime.' || v_view.name), 'pg_class')
+      is distinct from hashtextextended(v_view.definition, 0)::text
+    then
+      execute format('create or replace view anvilbase_realtime.%I as %s', v_view.name, v_view.definition);
+      execute format('comment on view anvilbase_realtime.%I is %L', v_view.name, hashtextextended(v_view.definition, 0));
+      execute format('alter view anvilbase_realtime.%I owner to anvilbase_realtime_owner', v_view.name);
+    end if;
+  end loop;
+end
+$views$;
 
 -- Enables or disables every trigger of ours on a table and its partitions.
 create or replace function anvilbase_realtime.switch(relation oid, enabled boolean) returns void
@@ -144,6 +174,7 @@ declare
   v_table record;
   v_before anvilbase_realtime.tables;
   v_trigger record;
+  v_emitting boolean;
 begin
   select * into v_table from anvilbase_realtime.attachable a where a.relation = attach.relation;
   if not found then
@@ -192,8 +223,22 @@ begin
       'create trigger %I after truncate on %I.%I for each statement execute function anvilbase_realtime.emit_truncate()',
       '!anvilbase_realtime_truncate_' || relation, v_table.schema_name, v_table.table_name);
   end if;
+  -- One at a time, as in detach().
+  loop
+    select s.name into v_trigger from anvilbase_realtime.surplus s where s.relation = attach.relation limit 1;
+    exit when not found;
+    execute format('drop trigger %I on %I.%I', v_trigger.name, v_table.schema_name, v_table.table_name);
+  end loop;
   if not v_table.enabled then
     perform anvilbase_realtime.switch(relation, false);
+  end if;
+  v_emitting := exists (
+    select from anvilbase_realtime.triggers g where g.relation = attach.relation and g.kind = 'rows' and g.enabled);
+  update anvilbase_realtime.tables t set emitting = v_emitting
+  where t.relid = attach.relation and t.emitting <> v_emitting;
+  if found and v_emitting then
+    -- Its owner had its triggers disabled; what was written meanwhile announced nothing.
+    perform anvilbase_realtime.lost(relation);
   end if;
 end
 $attach$;

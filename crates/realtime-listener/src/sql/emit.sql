@@ -5,8 +5,12 @@
 --   * Every name, operators included, is written with its schema. A cast to json may change search_path for good
 --     (a plain SET outlives even a function's own SET clause), and plans are made anew when it has changed.
 --   * No construct that looks an operator up by name behind our back: no IN, no CASE x WHEN, no IS DISTINCT FROM.
+-- And one that does not: literals hold no backslash but as E'', for these bodies are read under the writer's own
+-- standard_conforming_strings.
 
--- Prints one row. Owned by a role without rights, because JSON output calls CREATE CAST (... AS json) functions.
+-- Prints one row. Owned by a role without rights, because JSON output calls CREATE CAST (... AS json) functions. What such
+-- a function does must be undone at once, so call it in a sub-transaction that is aborted, as emit() does: as the owner of
+-- this very function it could DROP OWNED it, and a search_path that it sets would be the writer's from then on.
 create or replace function anvilbase_realtime.row_json(value record) returns pg_catalog.text
 language plpgsql stable security definer
 as $row_json$
@@ -15,8 +19,14 @@ begin
 end
 $row_json$;
 
+-- Bytes of a text as the listener's session gets it. Raises where the database's encoding has a character that UTF-8 lacks:
+-- delivered, it would end that session.
+create or replace function anvilbase_realtime.utf8_length(value pg_catalog.text) returns pg_catalog.int4
+language sql immutable
+as $$ select pg_catalog.octet_length(pg_catalog.convert_to(value, 'UTF8')) $$;
+
 -- The envelope of a notice about a table that carries no row. o: T truncated, X its facts changed, L an event of it
--- was lost. relation 0 with empty names means all tables.
+-- was lost. relation 0 with empty names means all tables. Raises where the names cannot be carried in UTF-8.
 create or replace function anvilbase_realtime.notice(
   relation pg_catalog.oid, schema_name pg_catalog.text, table_name pg_catalog.text, operation pg_catalog.text
 ) returns void
@@ -24,16 +34,19 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 as $notice$
+declare
+  v_text pg_catalog.text;
 begin
-  perform pg_catalog.pg_notify(s.channel,
+  v_text :=
     '{"v":1,"n":"' operator(pg_catalog.||) pg_catalog.gen_random_uuid()::pg_catalog.text
     operator(pg_catalog.||) '","r":' operator(pg_catalog.||) relation::pg_catalog.text
     operator(pg_catalog.||) ',"s":' operator(pg_catalog.||) pg_catalog.to_json(schema_name)::pg_catalog.text
     operator(pg_catalog.||) ',"t":' operator(pg_catalog.||) pg_catalog.to_json(table_name)::pg_catalog.text
     operator(pg_catalog.||) ',"o":"' operator(pg_catalog.||) operation
-    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), '"\",\"c\":\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\","')
-    operator(pg_catalog.||) '"new":null,"old":null}')
-  from anvilbase_realtime.settings s;
+    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), E'"\\",\\"c\\":\\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\\","')
+    operator(pg_catalog.||) '"new":null,"old":null}';
+  perform anvilbase_realtime.utf8_length(v_text);
+  perform pg_catalog.pg_notify(s.channel, v_text) from anvilbase_realtime.settings s;
 end
 $notice$;
 
@@ -48,7 +61,12 @@ begin
   join pg_catalog.pg_namespace n on n.oid operator(pg_catalog.=) c.relnamespace
   where c.oid operator(pg_catalog.=) coalesce(pg_catalog.pg_partition_root(relation)::pg_catalog.oid, relation);
 exception when others then
-  null;
+  -- Whatever it is about that table, somebody must be told.
+  begin
+    perform anvilbase_realtime.notice(0::pg_catalog.oid, '', '', 'L');
+  exception when others then
+    null;
+  end;
 end
 $lost$;
 
@@ -122,6 +140,9 @@ end
 $reference$;
 
 -- AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
+--
+-- The block always ends by raising, so that nothing of what printing the row has run is left: no setting, no object, no
+-- lock. The notification is sent after that, with nothing left that can fail.
 create or replace function anvilbase_realtime.emit() returns trigger
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -132,6 +153,7 @@ set bytea_output = 'hex'
 set extra_float_digits = 1
 set lc_monetary = 'C'
 set quote_all_identifiers = off
+set exit_on_error = off
 as $emit$
 declare
   -- PostgreSQL refuses 8,000 bytes; 100 are left for a release that counts otherwise.
@@ -146,6 +168,10 @@ declare
   v_tail pg_catalog.text := '}';
   v_names pg_catalog.text;
   v_types pg_catalog.text;
+  -- The listener's session gets everything in UTF-8.
+  v_recoded pg_catalog.bool := pg_catalog.getdatabaseencoding() operator(pg_catalog.<>) 'UTF8'::pg_catalog.name;
+  v_bytes pg_catalog.int4;
+  v_channel pg_catalog.text;
   v_text pg_catalog.text;
 begin
   if v_root operator(pg_catalog.<>) tg_relid then
@@ -159,7 +185,7 @@ begin
     operator(pg_catalog.||) ',"s":' operator(pg_catalog.||) pg_catalog.to_json(v_schema)::pg_catalog.text
     operator(pg_catalog.||) ',"t":' operator(pg_catalog.||) pg_catalog.to_json(v_table)::pg_catalog.text
     operator(pg_catalog.||) ',"o":"' operator(pg_catalog.||) pg_catalog.left(tg_op, 1)
-    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), '"\",\"c\":\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\","')
+    operator(pg_catalog.||) pg_catalog.to_char(pg_catalog.clock_timestamp(), E'"\\",\\"c\\":\\""YYYY-MM-DD"T"HH24:MI:SS.MS"Z\\","')
     operator(pg_catalog.||) '"new":';
   if tg_op operator(pg_catalog.<>) 'DELETE' then
     v_new := anvilbase_realtime.row_json(new);
@@ -171,23 +197,42 @@ begin
   if tg_op operator(pg_catalog.<>) 'INSERT' then
     v_old := anvilbase_realtime.row_json(old);
   end if;
-  if pg_catalog.octet_length(v_head) operator(pg_catalog.+) pg_catalog.octet_length(v_new)
-    operator(pg_catalog.+) pg_catalog.octet_length(v_old) operator(pg_catalog.+) pg_catalog.octet_length(v_tail)
-    operator(pg_catalog.+) 7 operator(pg_catalog.>) c_bytes_max
+  v_bytes := pg_catalog.octet_length(v_head) operator(pg_catalog.+) 7;
+  if v_bytes operator(pg_catalog.+) pg_catalog.octet_length(v_new) operator(pg_catalog.+) pg_catalog.octet_length(v_old)
+    operator(pg_catalog.+) pg_catalog.octet_length(v_tail) operator(pg_catalog.<=) c_bytes_max
   then
-    select r.new_text, r.old_text, r.tail into v_new, v_old, v_tail
-    from anvilbase_realtime.reference(
-      v_root, v_new, v_old, c_bytes_max operator(pg_catalog.-) pg_catalog.octet_length(v_head) operator(pg_catalog.-) 7
-    ) r;
+    v_text := v_head operator(pg_catalog.||) v_new operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) v_old
+      operator(pg_catalog.||) v_tail;
   end if;
-  perform pg_catalog.pg_notify(s.channel,
-    v_head operator(pg_catalog.||) v_new operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) v_old
-      operator(pg_catalog.||) v_tail)
-  from anvilbase_realtime.settings s;
-  return null;
+  if v_text is null or (v_recoded and anvilbase_realtime.utf8_length(v_text) operator(pg_catalog.>) c_bytes_max) then
+    select v_head operator(pg_catalog.||) r.new_text operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) r.old_text
+      operator(pg_catalog.||) r.tail
+    into v_text
+    from anvilbase_realtime.reference(v_root, v_new, v_old,
+      -- One byte of the server's becomes at most three.
+      (c_bytes_max operator(pg_catalog.-) v_bytes) operator(pg_catalog./) case when v_recoded then 3 else 1 end
+    ) r;
+    if v_recoded then
+      perform anvilbase_realtime.utf8_length(v_text);
+    end if;
+  end if;
+  if pg_catalog.octet_length(v_text) operator(pg_catalog.>) c_bytes_max then
+    raise sqlstate 'AVB01';
+  end if;
+  -- Last of all: who has a channel has everything.
+  select s.channel into v_channel from anvilbase_realtime.settings s;
+  raise sqlstate 'AVB00';
 -- Not query_canceled: that is the user's own timeout or cancel, and must end the statement.
 exception when others or assert_failure then
-  perform anvilbase_realtime.lost(tg_relid);
+  if v_channel is not null then
+    perform pg_catalog.pg_notify(v_channel, v_text);
+    return null;
+  end if;
+  begin
+    perform anvilbase_realtime.lost(tg_relid);
+  exception when others then
+    null;
+  end;
   return null;
 end
 $emit$;
@@ -204,7 +249,11 @@ begin
   where c.oid operator(pg_catalog.=) coalesce(pg_catalog.pg_partition_root(tg_relid)::pg_catalog.oid, tg_relid);
   return null;
 exception when others then
-  perform anvilbase_realtime.lost(tg_relid);
+  begin
+    perform anvilbase_realtime.lost(tg_relid);
+  exception when others then
+    null;
+  end;
   return null;
 end
 $emit_truncate$;
@@ -213,6 +262,7 @@ $emit_truncate$;
 grant create on schema anvilbase_realtime to anvilbase_realtime_printer;
 alter function anvilbase_realtime.row_json(record) owner to anvilbase_realtime_printer;
 revoke create on schema anvilbase_realtime from anvilbase_realtime_printer;
+alter function anvilbase_realtime.utf8_length(text) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.notice(oid, text, text, text) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.lost(oid) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.table_key(oid) owner to anvilbase_realtime_owner;

@@ -16,13 +16,23 @@ begin
     begin
       if v_command.command_tag in (
         -- Privileges carry no object; a type's change may concern any table.
-        'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'ALTER TYPE', 'ALTER DOMAIN'
+        'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'ALTER TYPE', 'ALTER DOMAIN',
+        -- Decides how a type is printed.
+        'CREATE CAST'
       ) then
         v_everything := true;
       elsif v_command.command_tag = 'ALTER SCHEMA' then
         v_everything := true;
         perform anvilbase_realtime.attach(c.oid)
         from pg_class c where c.relnamespace = v_command.objid and c.relkind in ('r', 'p');
+      elsif v_command.classid in ('pg_proc'::regclass, 'pg_operator'::regclass) then
+        v_everything := v_everything or anvilbase_realtime.rereads(v_command.classid, v_command.objid);
+      elsif v_command.command_tag = 'CREATE TRIGGER' then
+        -- Ours, out of a dump. Others change nothing that anybody is told of.
+        perform anvilbase_realtime.attach(g.tgrelid)
+        from pg_trigger g
+        where g.oid = v_command.objid
+          and exists (select from anvilbase_realtime.surplus s where s.relation = g.tgrelid);
       elsif v_command.classid = 'pg_policy'::regclass then
         perform anvilbase_realtime.relation_changed(p.polrelid) from pg_policy p where p.oid = v_command.objid;
       elsif v_command.classid = 'pg_trigger'::regclass then
@@ -45,6 +55,24 @@ exception when others then
 end
 $ddl_end$;
 
+-- Whether authz has to look again because of a function or an operator. One with the name of a built-in one: conditions
+-- that name that one may need other words. One that calls itself immutable: plans may hold what it said to somebody.
+create or replace function anvilbase_realtime.rereads(class oid, object oid) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $rereads$
+  select case class
+    when 'pg_proc'::regclass then exists (
+      select from pg_proc p
+      where p.oid = object and p.pronamespace <> pg_my_temp_schema()
+        and (p.provolatile = 'i'
+          or exists (select from pg_proc b where b.proname = p.proname and b.pronamespace = 'pg_catalog'::regnamespace)))
+    else exists (
+      select from pg_operator p join pg_operator b on b.oprname = p.oprname and b.oprnamespace = 'pg_catalog'::regnamespace
+      where p.oid = object and p.oprnamespace <> b.oprnamespace and p.oprnamespace <> pg_my_temp_schema())
+  end
+$rereads$;
+
 -- DROP of tables and of what belongs to them.
 create or replace function anvilbase_realtime.dropped() returns event_trigger
 language plpgsql volatile security definer
@@ -60,7 +88,7 @@ begin
     select distinct o.object_type, o.objid, o.address_names[1] as schema_name, o.address_names[2] as table_name
     from pg_event_trigger_dropped_objects() o
     where not o.is_temporary
-      and (o.object_type in ('table', 'table column', 'table constraint', 'policy', 'trigger')
+      and (o.object_type in ('table', 'table column', 'table constraint', 'policy', 'trigger', 'cast')
         -- Not a table's own row type, which goes with it.
         or (o.object_type = 'type' and (o.original or o.normal)))
   loop
@@ -71,7 +99,7 @@ begin
         if v_row.root_oid is not null then
           perform anvilbase_realtime.lost(v_row.root_oid);
         end if;
-      elsif v_object.object_type = 'type' then
+      elsif v_object.object_type in ('type', 'cast') then
         v_everything := true;
       else
         perform anvilbase_realtime.relation_changed(c.oid)
@@ -142,7 +170,8 @@ create event trigger anvilbase_realtime_ddl_end on ddl_command_end
   when tag in (
     'CREATE TABLE', 'CREATE TABLE AS', 'SELECT INTO', 'CREATE SCHEMA',
     'ALTER TABLE', 'ALTER INDEX', 'ALTER SCHEMA', 'ALTER TYPE', 'ALTER DOMAIN', 'ALTER TRIGGER',
-    'CREATE POLICY', 'ALTER POLICY', 'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'DROP OWNED'
+    'CREATE POLICY', 'ALTER POLICY', 'GRANT', 'REVOKE', 'ALTER DEFAULT PRIVILEGES', 'DROP OWNED',
+    'CREATE TRIGGER', 'CREATE CAST', 'CREATE FUNCTION', 'ALTER FUNCTION', 'CREATE OPERATOR', 'ALTER OPERATOR'
   )
   execute function anvilbase_realtime.ddl_end();
 

@@ -49,7 +49,9 @@ create table if not exists anvilbase_realtime.tables (
   delete_events boolean not null default true,
   emit_events boolean not null default false,
   -- A partition's topmost table; null for every other table. Settings of partitions are never read: the root's count.
-  root_oid oid
+  root_oid oid,
+  -- Its writes announced themselves when it was last looked at; so that what was silent meanwhile can be told of.
+  emitting boolean not null default true
 );
 
 -- The last 12 hex digits of a version 4 uuid are random; its fixed bits lie before them.
@@ -68,13 +70,40 @@ as $$ select ('x' || anvilbase_realtime.random_hex(16))::bit(64)::bigint $$;
 
 alter function anvilbase_realtime.random_hex(integer) owner to anvilbase_realtime_owner;
 alter function anvilbase_realtime.random_key() owner to anvilbase_realtime_owner;
-alter table anvilbase_realtime.settings owner to anvilbase_realtime_owner;
-alter table anvilbase_realtime.tables owner to anvilbase_realtime_owner;
+
+do $tables$
+declare
+  v_table record;
+begin
+  -- Each only where it is needed: these take a lock that every writer of the database would wait behind.
+  if not exists (
+    select from pg_attribute a where a.attrelid = 'anvilbase_realtime.tables'::regclass and a.attname = 'emitting'
+  ) then
+    alter table anvilbase_realtime.tables add column emitting boolean not null default true;
+  end if;
+  for v_table in
+    select c.oid, c.oid::regclass as name, pg_get_userbyid(c.relowner) as owner, c.relrowsecurity
+    from pg_class c
+    where c.oid in ('anvilbase_realtime.settings'::regclass, 'anvilbase_realtime.tables'::regclass)
+  loop
+    if v_table.owner <> 'anvilbase_realtime_owner' then
+      execute format('alter table %s owner to anvilbase_realtime_owner', v_table.name);
+    end if;
+    -- The owner is exempt. Binds those that hold no privilege here and still have it, by pg_read_all_data and pg_write_all_data.
+    if not v_table.relrowsecurity then
+      execute format('alter table %s enable row level security', v_table.name);
+    end if;
+  end loop;
+  if not exists (select from pg_policy p where p.polrelid = 'anvilbase_realtime.settings'::regclass) then
+    create policy listener on anvilbase_realtime.settings for select to anvilbase_realtime_listener using (true);
+  end if;
+end
+$tables$;
 
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 1;
+  c_version constant integer := 2;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin

@@ -13,10 +13,10 @@ async fn a_types_own_cast_to_json_gains_nothing() {
     let mallory = fixture.mallory().await;
     mallory
         .batch_execute(
-            "create table mallory.seen (who text, what text); grant all on mallory.seen to public; \
+            "create sequence mallory.calls; grant all on sequence mallory.calls to public; \
              grant usage, create on schema mallory to public; create type mallory.mood as enum ('happy', 'sad'); \
-             create function mallory.note(what text) returns void language sql as \
-               $$ insert into mallory.seen values (current_user, $1) $$; \
+             create function mallory.note(what text) returns void language plpgsql as \
+               $$ begin perform pg_catalog.nextval('mallory.calls'); end $$; \
              create function mallory.cat(text, text) returns text language plpgsql as \
                $$ begin perform mallory.note('cat'); return pg_catalog.textcat($1, $2); end $$; \
              create operator mallory.|| (function = mallory.cat, leftarg = text, rightarg = text); \
@@ -37,9 +37,8 @@ async fn a_types_own_cast_to_json_gains_nothing() {
                begin \
                  begin select s.channel into channel from anvilbase_realtime.settings s; \
                  exception when others then channel := sqlstate; end; \
-                 perform mallory.note(pg_catalog.concat('cast ', channel)); \
                  perform pg_catalog.set_config('search_path', 'mallory, pg_catalog', false); \
-                 return '\"cast\"'; \
+                 return pg_catalog.to_json(pg_catalog.concat(current_user, ' ', channel)); \
                end $$; \
              create cast (mallory.mood as json) with function mallory.mood_json(mallory.mood); \
              create table public.m (id text primary key, mood mallory.mood)",
@@ -52,14 +51,15 @@ async fn a_types_own_cast_to_json_gains_nothing() {
         .run("insert into public.m values ('1', 'happy'), (pg_catalog.repeat('x', 8000), 'sad')")
         .await;
     fixture
-        .run("update public.m set mood = 'sad'; delete from public.m; reset search_path")
+        .run("update public.m set mood = 'sad'; delete from public.m")
         .await;
-    let seen = "select pg_catalog.string_agg(distinct who || ' ' || what, ', ') from mallory.seen";
-    // 42501: permission denied.
-    assert_eq!(fixture.text(seen).await, "anvilbase_realtime_printer cast 42501");
+    // A sequence keeps what is undone otherwise.
+    let called = "select is_called::text from mallory.calls";
+    assert_eq!(fixture.text(called).await, "false");
     let events = tap.changes(&fixture).await;
     assert_eq!(events.len(), 6);
-    assert_eq!(events[0].json["new"]["mood"], "cast");
+    // 42501: permission denied.
+    assert_eq!(events[0].json["new"]["mood"], "anvilbase_realtime_printer 42501");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod attack;
 mod ddl;
 mod feed;
 mod fidelity;
+mod hardening;
 mod provision;
 mod support;
 mod write_path;

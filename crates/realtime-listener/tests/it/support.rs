@@ -54,6 +54,19 @@ impl Fixture {
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
         let pg = Postgres::start_with(settings).await;
         pg.create_database(DATABASE).await;
+        Self::provisioned(pg).await
+    }
+
+    /// The database keeps its text in another encoding than UTF-8.
+    pub async fn start_in(encoding: &str) -> Self {
+        let pg = Postgres::start().await;
+        let create =
+            format!("create database {DATABASE} encoding '{encoding}' locale 'C' template template0");
+        pg.connect("postgres").await.batch_execute(&create).await.unwrap();
+        Self::provisioned(pg).await
+    }
+
+    async fn provisioned(pg: Postgres) -> Self {
         let mut admin = pg.connect(DATABASE).await;
         let report = provision(&mut admin, options()).await.unwrap();
         assert!(report.superuser && report.not_attached.is_empty(), "{report:?}");

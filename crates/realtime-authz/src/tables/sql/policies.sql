@@ -2,7 +2,8 @@
 -- A policy without a USING condition adds nothing, as in PostgreSQL itself. How names come out depends on search_path.
 select
   p.polpermissive as permissive,
-  pg_catalog.pg_get_expr(p.polqual, p.polrelid) as condition,
+  -- Null where the table is dropped meanwhile: then nothing is to be seen.
+  coalesce(pg_catalog.pg_get_expr(p.polqual, p.polrelid), 'false') as condition,
   p.polqual::text as stored
 from pg_catalog.pg_policy p
 where p.polrelid OPERATOR(pg_catalog.=) $1
