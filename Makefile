@@ -52,6 +52,14 @@ test: setup build ## Run all tests, on real PostgreSQL, real NATS and real clien
 		$(CARGO) test --workspace; \
 	fi
 
+# Optimized, as it is deployed; LOAD_ARGS="latency --rates 1000" measures something else.
+LOAD_ARGS ?= latency
+
+.PHONY: load
+load: setup ## Measure latency from COMMIT to socket beside a bare LISTEN client: JSON and a table
+	@$(BUILD) --release
+	@$(TARGET)/release/realtime-load $(LOAD_ARGS)
+
 # cargo-deny and shellcheck come as binaries (seconds); `cargo install cargo-deny` is the way out where there is no
 # such binary, and costs several minutes on two cores.
 .PHONY: setup-lint

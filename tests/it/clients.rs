@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::stack::{JWT_SECRET, Stack};
+use realtime_tests::stack::{JWT_SECRET, Stack};
 
 #[tokio::test]
 async fn supabase_js_and_realtime_py_through_two_gateways() {

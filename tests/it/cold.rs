@@ -27,7 +27,7 @@ use realtime_testkit::ws::Client;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::stack::JWT_SECRET;
+use realtime_tests::stack::JWT_SECRET;
 
 const ROUNDS: u64 = 200;
 

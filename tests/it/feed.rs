@@ -4,7 +4,7 @@ use realtime_testkit::tokens;
 use realtime_testkit::ws::Client;
 use serde_json::{Value, json};
 
-use crate::stack::{JWT_SECRET, Stack};
+use realtime_tests::stack::{JWT_SECRET, Stack};
 
 const U1: &str = "00000000-0000-4000-8000-000000000001";
 

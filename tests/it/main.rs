@@ -12,4 +12,3 @@ mod feed;
 mod layers;
 mod oracle;
 mod readme;
-mod stack;

@@ -1,1 +1,11 @@
-//! Cross-service tests.
+//! What cross-service tests and the load generator share.
+//!
+//! Must never stand in for a part: the services run as their own binaries.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a broken fixture ends what asked for it"
+)]
+
+pub mod stack;

@@ -18,6 +18,7 @@ pub struct Verifier {
     key: DecodingKey,
     validation: Validation,
     roles: Vec<Role>,
+    token_bytes_max: usize,
 }
 
 /// Who a verified token speaks for, and until when.
@@ -55,8 +56,9 @@ struct Required<'a> {
 }
 
 impl Verifier {
-    /// A verifier by a project's secret and the roles that its tokens may name.
-    pub fn new(secret: &[u8], roles: &[Role]) -> Result<Self, BadSecret> {
+    /// A verifier by a project's secret and the roles that its tokens may name, of tokens up to
+    /// `token_bytes_max` bytes.
+    pub fn new(secret: &[u8], roles: &[Role], token_bytes_max: u32) -> Result<Self, BadSecret> {
         let mut validation = Validation::new_for_family(AlgorithmFamily::Hmac);
         // Times and claims are checked below, against the caller's clock.
         validation.validate_exp = false;
@@ -67,15 +69,20 @@ impl Verifier {
             key,
             validation,
             roles: roles.to_vec(),
+            token_bytes_max: token_bytes_max as usize,
         })
     }
 
     /// Checks a token at a time, given in milliseconds since 1970.
     ///
     /// # Errors
-    /// The token is malformed, not signed by this project, lacks `role` or `exp`, is past its
+    /// The token is too long, malformed, not signed by this project, lacks `role` or `exp`, is past its
     /// end, or names a role that the project does not let tokens name.
     pub fn verify(&self, token: &str, now_ms: u64) -> Result<Identity, TokenError> {
+        if token.len() > self.token_bytes_max {
+            let message = format!("The token is longer than {} bytes", self.token_bytes_max);
+            return Err(invalid(&message));
+        }
         let token: String = token.split_whitespace().collect();
         let decoded = jsonwebtoken::decode::<Box<RawValue>>(&token, &self.key, &self.validation);
         let claims = decoded.map_err(|error| refusal(error.kind()))?.claims;

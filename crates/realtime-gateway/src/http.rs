@@ -2,6 +2,8 @@
 //!
 //! Must never log or repeat a URL's query: it carries the key (invariant 10).
 
+pub mod edge;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
@@ -14,9 +16,9 @@ use realtime_core::code::Code;
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::Serializer;
 
-use crate::Gateway;
 use crate::auth::{TokenError, named_project};
 use crate::session::socket::{Admitted, serve};
+use crate::{Gateway, OpenSession};
 
 /// A socket's read buffer: allocated at once for every socket, so small.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -52,8 +54,8 @@ async fn websocket(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     match admit(&gateway, &uri, &headers) {
-        Ok(admitted) => match upgrade {
-            Ok(upgrade) => accept(gateway, admitted, upgrade),
+        Ok((admitted, open)) => match upgrade {
+            Ok(upgrade) => accept(gateway, admitted, open, upgrade),
             Err(_) => {
                 let text = "This is a WebSocket endpoint: an upgrade is required";
                 let refusal = Refusal::new(StatusCode::UPGRADE_REQUIRED, "no_upgrade", text);
@@ -69,7 +71,7 @@ fn refuse(gateway: &Gateway, refusal: &Refusal) -> Response {
     refusal.response()
 }
 
-fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<Admitted, Refusal> {
+fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<(Admitted, OpenSession), Refusal> {
     let query = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map(|query| query.0)
         .unwrap_or_default();
@@ -98,22 +100,24 @@ fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<Admitted, 
     if gateway.session_tasks().is_cancelled() {
         return Err(busy("Realtime is restarting, please standby"));
     }
-    let id = gateway.open_session().ok_or_else(|| {
+    let (id, open) = gateway.open_session().ok_or_else(|| {
         Refusal::new(
             StatusCode::TOO_MANY_REQUESTS,
             "sockets_max",
             "Too many connected users",
         )
     })?;
-    Ok(Admitted {
+    let admitted = Admitted {
         id,
         project,
         serializer,
         identity,
-    })
+        verifier,
+    };
+    Ok((admitted, open))
 }
 
-fn accept(gateway: Gateway, admitted: Admitted, upgrade: WebSocketUpgrade) -> Response {
+fn accept(gateway: Gateway, admitted: Admitted, open: OpenSession, upgrade: WebSocketUpgrade) -> Response {
     let limits = gateway.limits();
     let inbound_max = limits.inbound_bytes_max as usize;
     let outbound_max = limits.outbox_bytes_max as usize + WRITE_BUFFER_SLACK_BYTES;
@@ -127,7 +131,6 @@ fn accept(gateway: Gateway, admitted: Admitted, upgrade: WebSocketUpgrade) -> Re
     upgrade
         .on_failed_upgrade(move |_| failed.metrics().refusal("upgrade_failed"))
         .on_upgrade(move |socket| async move {
-            let open = gateway.count_session();
             let session = serve(gateway.clone(), admitted, socket);
             // Awaited by its own task: a panic ends this socket alone.
             let served = gateway.session_tasks().spawn("session", session).await;

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::serve::ListenerExt as _;
 use parking_lot::Mutex;
 use realtime_core::id::ProjectId;
 use realtime_node::admin::Readiness;
@@ -79,7 +78,7 @@ struct Inner {
 type Verified = (Arc<ProjectConfig>, Arc<Verifier>);
 
 /// A session that is counted as open for as long as this lives.
-struct OpenSession(Gateway);
+pub(crate) struct OpenSession(Gateway);
 
 impl Gateway {
     /// A gateway whose sessions are a group within `tasks`.
@@ -152,17 +151,26 @@ impl Gateway {
     }
 
     /// The verifier of a project as it is configured now; `None` where there is no such project
-    /// or it has no usable secret.
+    /// or it has no usable secret. The same one for as long as secret and roles are the same.
     pub(crate) fn verifier(&self, project: &ProjectId) -> Option<Arc<Verifier>> {
         let config = self.0.catalog.get(project)?;
         let mut verifiers = self.0.verifiers.lock();
-        if let Some((of, verifier)) = verifiers.get(project)
-            && Arc::ptr_eq(of, &config)
-        {
-            return Some(Arc::clone(verifier));
-        }
         let secret = &config.tokens.as_ref()?.jwt_secret;
-        let verifier = match Verifier::new(secret.expose().as_bytes(), &config.roles) {
+        if let Some((of, verifier)) = verifiers.get_mut(project) {
+            if Arc::ptr_eq(of, &config) {
+                return Some(Arc::clone(verifier));
+            }
+            let same_secret = of.tokens.as_ref().is_some_and(|of| of.jwt_secret == *secret);
+            if same_secret && of.roles == config.roles {
+                *of = config;
+                return Some(Arc::clone(verifier));
+            }
+        }
+        let verifier = match Verifier::new(
+            secret.expose().as_bytes(),
+            &config.roles,
+            self.0.limits.token_bytes_max,
+        ) {
             Ok(verifier) => Arc::new(verifier),
             Err(error) => {
                 tracing::error!(%project, %error, "the project's tokens cannot be verified");
@@ -181,16 +189,19 @@ impl Gateway {
         }
     }
 
-    /// A new session's id, or nothing while too many are open.
-    pub(crate) fn open_session(&self) -> Option<SessionId> {
-        let room = self.open_sessions() < self.0.limits.sockets_max as usize;
-        room.then(|| SessionId(self.0.next_session.fetch_add(1, Ordering::Relaxed)))
-    }
-
-    fn count_session(&self) -> OpenSession {
-        self.0.open_sessions.fetch_add(1, Ordering::Relaxed);
+    /// A new session's id, and its place, which is held from before the handshake so that many
+    /// handshakes at once do not pass the limit; nothing while too many are open.
+    pub(crate) fn open_session(&self) -> Option<(SessionId, OpenSession)> {
+        let max = self.0.limits.sockets_max as usize;
+        let one_more = |open| (open < max).then_some(open + 1);
+        let place = self
+            .0
+            .open_sessions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        place.ok()?;
         self.0.metrics.sessions.inc();
-        OpenSession(self.clone())
+        let id = SessionId(self.0.next_session.fetch_add(1, Ordering::Relaxed));
+        Some((id, OpenSession(self.clone())))
     }
 
     /// How long a session waits, from the signal to stop, before it is closed: sessions are
@@ -230,18 +241,9 @@ pub fn run(listener: TcpListener, config: Config, tasks: &Tasks) -> Gateway {
     let gateway = Gateway::new(config, tasks);
     readiness.set("gateway", true);
     let routes = http::router(gateway.clone());
-    // A change is one small write: it is not held back to wait for another.
-    let listener = listener.tap_io(|io| {
-        if let Err(error) = io.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY cannot be set");
-        }
-    });
-    let stop = tasks.cancelled();
-    tasks.spawn("gateway edge", async move {
-        if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(stop).await {
-            tracing::error!(%error, "the edge ended");
-        }
-    });
+    let head_deadline = gateway.limits().request_head();
+    let edge = http::edge::serve(listener, routes, head_deadline, tasks.clone());
+    tasks.spawn("gateway edge", edge);
     let (stop, stopping) = (tasks.cancelled(), gateway.clone());
     tasks.spawn("gateway drain", async move {
         stop.await;

@@ -19,6 +19,12 @@ pub struct Limits {
     /// Change bindings of one channel.
     #[arg(long, env = "ANVILBASE_REALTIME_CHANNEL_BINDINGS_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub channel_bindings_max: u32,
+    /// Size of one change binding in bytes, as the client wrote it: it is kept, and echoed.
+    #[arg(long, env = "ANVILBASE_REALTIME_BINDING_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(256..))]
+    pub binding_bytes_max: u32,
+    /// Length of a token in bytes. Its claims go with every question to authz, so that large ones would crowd out others.
+    #[arg(long, env = "ANVILBASE_REALTIME_TOKEN_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1_024..=65_536))]
+    pub token_bytes_max: u32,
     /// Length of a topic in bytes, `realtime:` included.
     #[arg(long, env = "ANVILBASE_REALTIME_TOPIC_BYTES_MAX", default_value_t = 255, value_parser = clap::value_parser!(u32).range(16..))]
     pub topic_bytes_max: u32,
@@ -37,6 +43,9 @@ pub struct Limits {
     /// How long a socket may refuse to take bytes before it is closed with 1013, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_WRITE_DEADLINE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub write_deadline_seconds: u64,
+    /// How long a connection may take to ask for its socket, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_REQUEST_HEAD_SECONDS_MAX", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub request_head_seconds_max: u64,
     /// How often a socket is pinged, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_PING_SECONDS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     pub ping_seconds: u64,
@@ -72,6 +81,10 @@ impl Limits {
 
     pub(crate) fn write_deadline(&self) -> Duration {
         Duration::from_secs(self.write_deadline_seconds)
+    }
+
+    pub(crate) fn request_head(&self) -> Duration {
+        Duration::from_secs(self.request_head_seconds_max)
     }
 
     pub(crate) fn ping(&self) -> Duration {

@@ -115,10 +115,15 @@ pub async fn http_get(port: u16, path: &str) -> Option<String> {
     Some(answer)
 }
 
-/// The path of a built binary: beside the running test's own folder.
+/// The path of a built binary: beside the running binary, or of a test beside its own folder.
 pub fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let running = std::env::current_exe().unwrap();
+    let folder = running.parent().unwrap();
+    let folder = if folder.ends_with("deps") {
+        folder.parent().unwrap()
+    } else {
+        folder
+    };
     let path = folder.join(name);
     assert!(
         path.exists(),

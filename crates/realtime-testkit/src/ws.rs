@@ -102,7 +102,8 @@ impl Client {
         let _ = self.socket.close(None).await;
     }
 
-    async fn next_unbounded(&mut self) -> Frame {
+    /// The next frame, however long it takes; pings are answered on the way. Nothing is lost where the wait is given up.
+    pub async fn next_unbounded(&mut self) -> Frame {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Frame::Text(text.to_string()),

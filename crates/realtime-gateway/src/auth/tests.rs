@@ -7,7 +7,7 @@ const NOW_MS: u64 = 1_780_000_000_000;
 const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 
 fn verifier() -> Verifier {
-    Verifier::new(SECRET, &[Role::new("anon"), Role::new("authenticated")]).unwrap()
+    Verifier::new(SECRET, &[Role::new("anon"), Role::new("authenticated")], 4_096).unwrap()
 }
 
 fn sign(algorithm: Algorithm, secret: &[u8], claims: &Value) -> String {
@@ -151,4 +151,16 @@ fn a_key_names_its_project() {
     assert_eq!(named(json!({"project": "b"})).as_deref(), Some("b"));
     assert_eq!(named(json!({})), None);
     assert_eq!(named_project("junk"), None);
+}
+
+#[test]
+fn a_token_beyond_the_limit_is_refused_before_anything_of_it_is_read() {
+    let claims = |padding: usize| json!({ "role": "anon", "exp": 4_000, "x": "x".repeat(padding) });
+    let token = |padding| sign(Algorithm::HS256, SECRET, &claims(padding));
+    assert!(verifier().verify(&token(2_900), 0).is_ok());
+    let error = verifier().verify(&token(3_100), 0).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "InvalidJWTToken: The token is longer than 4096 bytes"
+    );
 }

@@ -346,7 +346,8 @@ impl Lanes {
                     };
                     self.metrics.drops(DropReasonLabel::Verdict(reason), 1);
                     loss = loss.or_else(|| gap_reason(reason));
-                    if reason == DropReason::PolicyError {
+                    // Behind a filter the hint would tell the values of a row that nobody judged.
+                    if reason == DropReason::PolicyError && one.unfiltered {
                         tell_policy_error(subscriber, judgement.sqlstate.as_deref());
                     }
                 }

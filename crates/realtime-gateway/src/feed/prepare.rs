@@ -2,7 +2,8 @@
 //!
 //! Must never bind a filter to a column that the role may not read: the filter would tell its values.
 
-use futures_util::future::join_all;
+use std::time::Duration;
+
 use realtime_core::change::Operation;
 use realtime_core::claims::{Claims, Role};
 use realtime_core::code::Hint;
@@ -12,17 +13,24 @@ use realtime_core::index::EventFilter;
 use realtime_core::table::{CannotEmit, TableFacts};
 use realtime_core::wire::phoenix::BindingParams;
 use rustc_hash::FxHashMap;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::tables::Tables;
 use super::{PrepareError, Prepared, PreparedBinding, PreparedFilter};
 use crate::ids::Interner;
 
-/// Looks a channel's bindings up for the role that it runs as.
+/// How long a channel's look-up may take in all: below the 10 s after which clients give up a join.
+const LOOK_UP_DEADLINE: Duration = Duration::from_secs(8);
+
+/// Looks a channel's bindings up for the role that it runs as. `turn` is the session's: see
+/// [`Tables::describe_in_turn`].
 ///
 /// # Errors
 /// A filter is not valid, or facts could not be read.
 pub async fn prepare(
     tables: &Tables,
+    turn: &Semaphore,
     interner: &Interner,
     project: &ProjectId,
     claims: &Claims,
@@ -34,16 +42,19 @@ pub async fn prepare(
     let mut named: Vec<TableRef> = bindings.iter().filter_map(BindingParams::one_table).collect();
     named.sort_unstable();
     named.dedup();
-    let answers = join_all(
-        named
-            .iter()
-            .map(|table| tables.describe(project, table, claims.role())),
-    )
-    .await;
-    let mut facts = FxHashMap::default();
-    for (table, answer) in named.into_iter().zip(answers) {
-        facts.insert(table, answer.map_err(|_| PrepareError::Unavailable)?);
-    }
+    let look_up = async {
+        let mut facts = FxHashMap::default();
+        for table in named {
+            let answer = tables
+                .describe_in_turn(project, &table, claims.role(), turn)
+                .await;
+            facts.insert(table, answer.map_err(|_| PrepareError::Unavailable)?);
+        }
+        Ok(facts)
+    };
+    let facts = timeout(LOOK_UP_DEADLINE, look_up)
+        .await
+        .unwrap_or(Err(PrepareError::Unavailable))?;
     let mut prepared = Vec::with_capacity(bindings.len());
     for (index, (params, filter)) in bindings.iter().zip(filters).enumerate() {
         let table = params.one_table().and_then(|table| facts.get(&table));

@@ -84,6 +84,8 @@ pub struct Match {
     pub generation: u64,
     /// Its bindings that matched, in their order.
     pub ids: Box<[BindingId]>,
+    /// One of them has no filter: that it matched tells nothing of the row.
+    pub unfiltered: bool,
 }
 
 impl Subscribers {
@@ -190,10 +192,15 @@ impl Subscribers {
                 let ids = keys
                     .iter()
                     .filter_map(|key| subscriber.ids.as_slice().get(key.index as usize));
+                let unfiltered = keys.iter().any(|key| {
+                    let binding = subscriber.bindings.get(key.index as usize);
+                    binding.is_some_and(|binding| matches!(binding.filter, PreparedFilter::None))
+                });
                 Some(Match {
                     serial,
                     generation: subscriber.generation,
                     ids: ids.copied().collect(),
+                    unfiltered,
                 })
             })
             .collect()

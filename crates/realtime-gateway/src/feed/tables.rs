@@ -12,7 +12,7 @@ use realtime_core::claims::Role;
 use realtime_core::id::{ProjectId, TableRef};
 use realtime_core::table::TableFacts;
 use rustc_hash::FxHashMap;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 
 use crate::authz::{Authz, NoFacts};
@@ -23,7 +23,11 @@ const FACTS_AGE_MAX: Duration = Duration::from_secs(5);
 /// Deadline of one question.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Entries beyond which outdated ones are looked for at each new one.
+/// Questions of one project's joins that are on their way at once. Fewer than authz has connections for the
+/// project, because verdicts need those too.
+const JOINS_ASK_MAX: usize = 2;
+
+/// Entries beyond which outdated ones are looked for.
 const ENTRIES_SWEEP: usize = 1_024;
 
 /// Facts about tables, by project, table and role. Cloning shares them.
@@ -38,6 +42,10 @@ struct Known {
     entries: FxHashMap<Key, Arc<Entry>>,
     /// The last change of tables heard of, by project.
     changes: FxHashMap<ProjectId, Position>,
+    /// The joins' turns, by project: as many as there are projects.
+    turns: FxHashMap<ProjectId, Arc<Semaphore>>,
+    /// How many entries there must be before outdated ones are looked for again.
+    sweep_at: usize,
 }
 
 type Key = (ProjectId, TableRef, Role);
@@ -47,6 +55,12 @@ struct Entry {
     answer: OnceCell<Result<Arc<TableFacts>, NoFacts>>,
 }
 
+impl Entry {
+    fn holds(&self, now: Instant) -> bool {
+        now.duration_since(self.asked_at) < FACTS_AGE_MAX
+    }
+}
+
 impl Tables {
     /// No facts yet.
     pub fn new(authz: Authz) -> Self {
@@ -54,6 +68,36 @@ impl Tables {
             authz,
             known: Arc::default(),
         }
+    }
+
+    /// As [`Tables::describe`], for joins: names there are the client's choice, so that each may cost a
+    /// question. A session asks in its own `turn`, one question at a time, and all sessions of a project
+    /// together ask [`JOINS_ASK_MAX`] at a time: verdicts never wait for them, and a session waits
+    /// behind one question of each other, whatever those have left to ask.
+    ///
+    /// # Errors
+    /// As [`Tables::describe`].
+    pub async fn describe_in_turn(
+        &self,
+        project: &ProjectId,
+        table: &TableRef,
+        role: &Role,
+        turn: &Semaphore,
+    ) -> Result<Arc<TableFacts>, NoFacts> {
+        let key = (project.clone(), table.clone(), role.clone());
+        if self.is_known(&key) {
+            return self.describe(project, table, role).await;
+        }
+        let all = Arc::clone(
+            self.known
+                .lock()
+                .turns
+                .entry(project.clone())
+                .or_insert_with(|| Arc::new(Semaphore::new(JOINS_ASK_MAX))),
+        );
+        let _own = turn.acquire().await.map_err(|_| NoFacts)?;
+        let _shared = all.acquire().await.map_err(|_| NoFacts)?;
+        self.describe(project, table, role).await
     }
 
     /// Facts about a table for a role: those at hand while they hold, else authz is asked, once
@@ -115,16 +159,27 @@ impl Tables {
         known.changes.remove(project);
     }
 
+    /// Whether facts are at hand or on their way.
+    fn is_known(&self, key: &Key) -> bool {
+        let now = Instant::now();
+        self.known
+            .lock()
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.holds(now))
+    }
+
     fn entry(&self, key: &Key) -> (Arc<Entry>, Position) {
         let now = Instant::now();
-        let holds = |entry: &Entry| now.duration_since(entry.asked_at) < FACTS_AGE_MAX;
         let mut known = self.known.lock();
         let changed = known.changes.get(&key.0).copied().unwrap_or_default();
-        if let Some(entry) = known.entries.get(key).filter(|entry| holds(entry)) {
+        if let Some(entry) = known.entries.get(key).filter(|entry| entry.holds(now)) {
             return (Arc::clone(entry), changed);
         }
-        if known.entries.len() >= ENTRIES_SWEEP {
-            known.entries.retain(|_, entry| holds(entry));
+        if known.entries.len() >= known.sweep_at.max(ENTRIES_SWEEP) {
+            known.entries.retain(|_, entry| entry.holds(now));
+            // Twice what is left, so that a sweep costs each new entry a constant.
+            known.sweep_at = 2 * known.entries.len();
         }
         let entry = Arc::new(Entry {
             asked_at: now,

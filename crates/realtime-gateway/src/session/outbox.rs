@@ -28,7 +28,7 @@ pub struct Outbox {
 pub struct OutboxLimits {
     /// Change frames.
     pub frames_max: usize,
-    /// Their bytes.
+    /// Their bytes, and apart from them those of replies and notices.
     pub bytes_max: usize,
 }
 
@@ -64,6 +64,7 @@ pub struct Batch {
 #[derive(Default)]
 struct Queues {
     control: VecDeque<Utf8Bytes>,
+    control_bytes: usize,
     data: VecDeque<Entry>,
     data_bytes: usize,
     /// Full, and not yet half empty again.
@@ -93,7 +94,11 @@ impl Outbox {
     pub fn push_control(&self, frame: Utf8Bytes) {
         let mut queues = self.queues.lock();
         if queues.close.is_none() {
-            if queues.control.len() < CONTROL_FRAMES_MAX {
+            let bytes = queues.control_bytes + frame.len();
+            // A reply larger than the whole limit still passes an empty queue, as a change does.
+            let fits = queues.control.is_empty() || bytes <= self.limits.bytes_max;
+            if fits && queues.control.len() < CONTROL_FRAMES_MAX {
+                queues.control_bytes = bytes;
                 queues.control.push_back(frame);
             } else {
                 queues.end(CloseReason {
@@ -203,6 +208,7 @@ impl Queues {
 
     fn take(&mut self, limits: &OutboxLimits, frames_max: usize, bytes_max: usize) -> Batch {
         let mut frames: Vec<Utf8Bytes> = self.control.drain(..).collect();
+        self.control_bytes = 0;
         let mut bytes = 0;
         while frames.len() < frames_max && bytes < bytes_max {
             let Some(entry) = self.data.pop_front() else { break };

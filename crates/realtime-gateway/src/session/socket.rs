@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message};
-use futures_util::future::BoxFuture;
+use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::{Serializer, decode_binary, decode_text};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
@@ -22,7 +23,7 @@ use super::mail::Mail;
 use super::outbox::{Batch, CloseReason, Outbox, OutboxLimits};
 use super::state::{Context, Effect, Input, SessionState};
 use crate::Gateway;
-use crate::auth::Identity;
+use crate::auth::{Identity, Verifier};
 use crate::feed::prepare::prepare;
 use crate::feed::registry::FeedHandle;
 use crate::feed::{Command, SubscriberId, Subscription};
@@ -50,6 +51,8 @@ pub struct Admitted {
     pub serializer: Serializer,
     /// Who its key speaks for.
     pub identity: Identity,
+    /// What verified that.
+    pub verifier: Arc<Verifier>,
 }
 
 struct Session {
@@ -60,8 +63,15 @@ struct Session {
     state: SessionState,
     outbox: Arc<Outbox>,
     mail: Arc<Mail>,
-    /// Look-ups on their way: at most one per channel.
-    work: FuturesUnordered<BoxFuture<'static, Input>>,
+    /// What verified its key. Under another secret or other roles the session must prove itself anew.
+    verifier: Arc<Verifier>,
+    /// Look-ups on their way.
+    work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
+    /// The channels that they are for, at most one each: with its channel a look-up ends.
+    looking_up: BTreeMap<ChannelKey, AbortHandle>,
+    /// Its turn to ask authz about tables: one question at a time, so that no socket can keep
+    /// the others from being answered.
+    turn: Arc<Semaphore>,
     /// Held while any channel follows the feed.
     feed: Option<Arc<FeedHandle>>,
     subscribed: BTreeMap<ChannelKey, ()>,
@@ -96,7 +106,10 @@ where
         serializer: admitted.serializer,
         outbox,
         mail: Arc::default(),
+        verifier: admitted.verifier,
         work: FuturesUnordered::new(),
+        looking_up: BTreeMap::new(),
+        turn: Arc::new(Semaphore::new(1)),
         feed: None,
         subscribed: BTreeMap::new(),
         channels_counted: 0,
@@ -123,7 +136,10 @@ impl Session {
                     Some(Ok(message)) => self.on_message(&message).await,
                 },
                 news = self.mail.take() => self.on_news(news).await,
-                Some(input) = self.work.next() => self.turn(input).await,
+                Some(looked_up) = self.work.next() => match looked_up {
+                    Ok(input) => self.turn(input).await,
+                    Err(Aborted) => false,
+                },
                 () = sleep_until(tick_at) => self.turn(Input::Tick).await,
                 () = sleep_until(dead_at) => self.end(1013, "nothing was heard for too long"),
                 () = &mut stop, if drain_at.is_none() => {
@@ -182,10 +198,9 @@ impl Session {
     }
 
     fn on_catalog(&mut self) -> bool {
-        match self.gateway.verifier(&self.project) {
-            Some(_) => false,
-            None => self.end(1012, "the project's configuration changed"),
-        }
+        let verifier = self.gateway.verifier(&self.project);
+        let same = verifier.is_some_and(|verifier| Arc::ptr_eq(&verifier, &self.verifier));
+        !same && self.end(1012, "the project's configuration changed")
     }
 
     fn end(&mut self, code: u16, reason: &'static str) -> bool {
@@ -196,10 +211,14 @@ impl Session {
 
     /// One turn of the state. `true`: the session ends.
     async fn turn(&mut self, input: Input) -> bool {
-        let Some(verifier) = self.gateway.verifier(&self.project) else {
-            return self.end(1012, "the project's configuration changed");
-        };
+        if self.on_catalog() {
+            return true;
+        }
+        if let Input::Prepared { channel, .. } = &input {
+            self.looking_up.remove(channel);
+        }
         let limits = Arc::clone(self.gateway.limits());
+        let verifier = Arc::clone(&self.verifier);
         let context = Context {
             now_ms: self.gateway.now_ms(),
             verifier: &verifier,
@@ -230,15 +249,18 @@ impl Session {
                 bindings,
             } => {
                 let (gateway, project) = (self.gateway.clone(), self.project.clone());
-                self.work.push(Box::pin(async move {
+                let turn = Arc::clone(&self.turn);
+                let (look_up, handle) = abortable(async move {
                     let tables = gateway.registry().tables();
-                    let prepared = prepare(tables, gateway.interner(), &project, &claims, &bindings);
+                    let prepared = prepare(tables, &turn, gateway.interner(), &project, &claims, &bindings);
                     Input::Prepared {
                         channel,
                         generation,
                         result: prepared.await,
                     }
-                }));
+                });
+                self.looking_up.insert(channel, handle);
+                self.work.push(Box::pin(look_up));
             }
             Effect::Subscribe {
                 tag,
@@ -285,6 +307,9 @@ impl Session {
 
     async fn unsubscribe(&mut self, channel: ChannelKey) -> bool {
         self.outbox.purge(channel);
+        if let Some(look_up) = self.looking_up.remove(&channel) {
+            look_up.abort();
+        }
         if self.subscribed.remove(&channel).is_none() {
             return false;
         }

@@ -58,6 +58,11 @@ pub struct ScriptedAuthz {
     pub checks: Mutex<Vec<v1::CheckRequest>>,
     pub describes: Mutex<Vec<v1::DescribeTableRequest>>,
     pub describe_fails: Mutex<bool>,
+    /// How long a description takes.
+    pub describe_takes: Mutex<Duration>,
+    describing: Mutex<usize>,
+    /// How many descriptions were on their way at once at most.
+    pub describing_most: Mutex<usize>,
 }
 
 #[tonic::async_trait]
@@ -90,6 +95,18 @@ impl AuthzService for ScriptedAuthz {
     ) -> Result<Response<v1::DescribeTableResponse>, Status> {
         let request = request.into_inner();
         self.describes.lock().push(request.clone());
+        let takes = *self.describe_takes.lock();
+        if !takes.is_zero() {
+            let describing = {
+                let mut describing = self.describing.lock();
+                *describing += 1;
+                *describing
+            };
+            let most = *self.describing_most.lock();
+            *self.describing_most.lock() = most.max(describing);
+            tokio::time::sleep(takes).await;
+            *self.describing.lock() -= 1;
+        }
         if *self.describe_fails.lock() {
             return Err(Status::unavailable("down"));
         }

@@ -11,5 +11,6 @@ mod connect;
 mod delivery;
 mod feed;
 mod harness;
+mod hostile;
 mod loss;
 mod sessions;

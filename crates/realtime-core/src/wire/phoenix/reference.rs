@@ -4,6 +4,10 @@
 
 use serde_json::value::RawValue;
 
+/// Longest reference that is taken, as JSON text, in bytes: it is kept with its channel, and
+/// comes back in every reply.
+pub const REF_BYTES_MAX: usize = 256;
+
 /// A `ref` or `join_ref`: a string, a number (tolerated) or null, kept as JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Ref(Option<Box<str>>);
@@ -17,9 +21,13 @@ impl Ref {
         Self(serde_json::to_string(text).ok().map(String::into_boxed_str))
     }
 
-    /// A reference from its JSON, or `None` where that is neither a string, a number nor null.
+    /// A reference from its JSON, or `None` where that is neither a string, a number nor null, or
+    /// is longer than [`REF_BYTES_MAX`].
     pub(super) fn from_raw(raw: &RawValue) -> Option<Self> {
         let json = raw.get();
+        if json.len() > REF_BYTES_MAX {
+            return None;
+        }
         match json.as_bytes().first()? {
             b'n' => Some(Self::NULL),
             // Through the string itself, so that two spellings of one reference are equal.

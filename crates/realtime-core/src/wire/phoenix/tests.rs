@@ -220,6 +220,16 @@ fn a_close_carries_its_join_twice() {
 }
 
 #[test]
+fn a_reference_that_is_too_long_is_none() {
+    let decode = |digits: usize| {
+        let json = "7".repeat(digits);
+        decode_text(Serializer::V2, &format!(r#"[{json},{json},"t","e",{{}}]"#))
+    };
+    assert!(decode(256).is_ok());
+    assert_eq!(decode(257).unwrap_err(), FrameError::Malformed);
+}
+
+#[test]
 fn references_come_back_as_they_came() {
     for (json, back) in [
         ("null", "null"),

@@ -268,6 +268,14 @@ async fn losses_without_a_delivery_between_them_are_one_notice() {
 async fn a_look_up_without_authz_is_no_facts() {
     let tables = Tables::new(Authz::new([]));
     let params = BindingParams::parse(r#"{"schema":"public","table":"notes"}"#).unwrap();
-    let prepared = prepare(&tables, &Interner::default(), &project(), &claims(1), &[params]).await;
+    let prepared = prepare(
+        &tables,
+        &tokio::sync::Semaphore::new(1),
+        &Interner::default(),
+        &project(),
+        &claims(1),
+        &[params],
+    )
+    .await;
     assert!(prepared.unwrap_err().is_passing());
 }

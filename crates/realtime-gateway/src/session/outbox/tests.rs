@@ -148,3 +148,23 @@ async fn replies_that_nobody_reads_end_the_socket() {
         (CONTROL_FRAMES_MAX, 1013)
     );
 }
+
+#[tokio::test]
+async fn replies_that_are_not_read_are_limited_by_their_bytes_too() {
+    let outbox = outbox(1_000, 100_000);
+    // One that is larger than the limit by itself is the client's own doing, and passes.
+    outbox.push_control("x".repeat(150_000).into());
+    assert_eq!(texts(&outbox, 10).await.len(), 1);
+    for _ in 0..4 {
+        outbox.push_control("x".repeat(25_000).into());
+    }
+    assert_eq!(texts(&outbox, 10).await.len(), 4);
+    for _ in 0..5 {
+        outbox.push_control("x".repeat(25_000).into());
+    }
+    let batch = outbox.next(10, usize::MAX).await;
+    assert_eq!(
+        (batch.frames.len(), batch.close.map(|close| close.code)),
+        (4, Some(1013))
+    );
+}

@@ -88,9 +88,12 @@ fn gateway(tasks: &Tasks) -> Gateway {
 fn connect(gateway: &Gateway, tasks: &Tasks, queue: usize) -> Peer {
     let (to_server, from_peer) = mpsc::channel(16);
     let (to_peer, from_server) = mpsc::channel(queue);
+    let project = ProjectId::parse("p").unwrap();
+    let (id, open) = gateway.open_session().unwrap();
     let admitted = Admitted {
-        id: gateway.open_session().unwrap(),
-        project: ProjectId::parse("p").unwrap(),
+        id,
+        verifier: gateway.verifier(&project).unwrap(),
+        project,
         serializer: Serializer::V2,
         identity: Identity {
             claims: Claims::new(Role::new("anon"), "{}"),
@@ -101,7 +104,11 @@ fn connect(gateway: &Gateway, tasks: &Tasks, queue: usize) -> Peer {
         from_peer,
         to_peer: PollSender::new(to_peer),
     };
-    tasks.spawn("session", serve(gateway.clone(), admitted, pipe));
+    let session = serve(gateway.clone(), admitted, pipe);
+    tasks.spawn("session", async move {
+        session.await;
+        drop(open);
+    });
     Peer {
         to_server,
         from_server,
@@ -196,4 +203,14 @@ async fn closes_are_spread_over_the_drain_window() {
         .map(|pair| pair[1].0 - pair[0].0)
         .fold(0.0, f64::max);
     assert!(widest < 1.5, "{widest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_held_from_before_the_handshake() {
+    let gateway = gateway(&Tasks::new());
+    let max = gateway.limits().sockets_max as usize;
+    let mut places: Vec<_> = (0..max).map(|_| gateway.open_session().unwrap()).collect();
+    assert!(gateway.open_session().is_none());
+    places.pop();
+    assert!(gateway.open_session().is_some());
 }

@@ -96,6 +96,11 @@ impl SessionState {
         }
         let mut bindings = Vec::with_capacity(config.bindings.len());
         for (index, json) in config.bindings.iter().enumerate() {
+            if json.len() > limits.binding_bytes_max as usize {
+                let max = limits.binding_bytes_max;
+                let text = format!("binding {index}: must be at most {max} bytes");
+                return refuse(Code::InvalidBinding, text);
+            }
             match BindingParams::parse(json) {
                 Ok(binding) => bindings.push(binding),
                 Err(error) => return refuse(Code::InvalidBinding, format!("binding {index}: {error}")),

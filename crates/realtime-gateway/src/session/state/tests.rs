@@ -29,7 +29,7 @@ struct Script {
 impl Script {
     fn new(serializer: Serializer) -> Self {
         let roles = ["anon", "authenticated", "service_role"].map(Role::new);
-        let verifier = Verifier::new(SECRET.as_bytes(), &roles).unwrap();
+        let verifier = Verifier::new(SECRET.as_bytes(), &roles, 16_384).unwrap();
         let own = verifier.verify(&token("anon", 3_600), START_MS).unwrap();
         Self {
             state: SessionState::new(serializer, own, START_MS),
@@ -505,6 +505,15 @@ fn limits_are_named_by_the_codes_of_the_sdks() {
             r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: event: must be *, INSERT, UPDATE or DELETE"}}]"#
         ]],
     );
+    script.limits.binding_bytes_max = 100;
+    script.limits.socket_joins_per_second_max = 5;
+    let long = format!(r#"{{"schema":"public","table":"{}"}}"#, "x".repeat(100));
+    check(
+        &script.send(&join("1", &long, None)),
+        expect![[
+            r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"RealtimeDisabledForConfiguration: binding 0: must be at most 100 bytes"}}]"#
+        ]],
+    );
     script.send(&join("1", NOTES, None));
     let other = join("2", NOTES, None).replace("realtime:room", "realtime:other");
     check(
@@ -516,7 +525,7 @@ fn limits_are_named_by_the_codes_of_the_sdks() {
     check(
         &script.send(&other),
         expect![[
-            r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ClientJoinRateLimitReached: Too many joins per second (at most 4 on a socket)"}}]"#
+            r#"["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"ClientJoinRateLimitReached: Too many joins per second (at most 5 on a socket)"}}]"#
         ]],
     );
     script.now_ms += 1_000;

@@ -15,25 +15,37 @@ pub const JWT_SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
 
 /// A running deployment with one project, `dev`.
 pub struct Stack {
+    /// The database server.
     pub postgres: Postgres,
     _nats: Nats,
+    /// The listener.
     pub listener: Process,
+    /// authz.
     pub authz: Process,
+    /// The gateways, each of which serves the one project.
     pub gateways: Vec<Gateway>,
     _folder: TempDir,
 }
 
 /// A running gateway.
 pub struct Gateway {
+    /// Its process.
     pub process: Process,
+    /// The port of its edge on 127.0.0.1.
     pub port: u16,
 }
 
 impl Stack {
-    /// Starts everything and waits until it is ready.
+    /// Starts everything and waits until it is ready. The services log at debug level, so that
+    /// [`Stack::stop`] finds whatever they would ever say.
     pub async fn start(gateways: usize) -> Self {
+        Self::start_with(gateways, "debug,h2=info,hyper=info,tower=info", &[]).await
+    }
+
+    /// As [`Stack::start`], with log directives and PostgreSQL settings of the caller's own.
+    pub async fn start_with(gateways: usize, log: &str, settings: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
-        let postgres = Postgres::start().await;
+        let postgres = Postgres::start_with(settings).await;
         let nats = Nats::start_with_permissions().await;
         provision(&postgres, &folder.path().join("databases")).await;
         let secrets = folder.path().join("secrets");
@@ -51,6 +63,7 @@ impl Stack {
         let env = Env {
             folder: folder.path(),
             nats: nats.url(),
+            log,
         };
         let authz_port = free_port().unwrap();
         let admin_ports: Vec<u16> = (0..gateways + 2).map(|_| free_port().unwrap()).collect();
@@ -135,6 +148,7 @@ impl Stack {
 struct Env<'a> {
     folder: &'a Path,
     nats: String,
+    log: &'a str,
 }
 
 impl Env<'_> {
@@ -153,7 +167,7 @@ impl Env<'_> {
             ("ANVILBASE_REALTIME_ADMIN_ADDR", admin.as_str()),
             ("ANVILBASE_REALTIME_PROJECTS_DIR", projects.to_str().unwrap()),
             ("ANVILBASE_REALTIME_DRAIN_SECONDS", "5"),
-            ("ANVILBASE_REALTIME_LOG", "debug,h2=info,hyper=info,tower=info"),
+            ("ANVILBASE_REALTIME_LOG", self.log),
         ];
         if let (Some(user), Some(file)) = (nats_user, &password_file) {
             env.push(("ANVILBASE_REALTIME_NATS_URL", &self.nats));
