@@ -48,6 +48,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "realtime-listener",
             "realtime-authz",
             "realtime-testkit",
+            "realtime-tests",
         ],
     ),
     (
