@@ -210,6 +210,12 @@ impl Gateway {
         drain_delay(self.0.drain, session, fastrand::f64())
     }
 
+    /// How long a session that was closed while draining waits for its peer's answer, so that even
+    /// the last to be closed ends within the window.
+    pub(crate) fn drain_rest(&self) -> Duration {
+        self.0.drain.mul_f64(0.1)
+    }
+
     /// Closes the sessions, spread over the window, then ends the feeds.
     async fn stop(&self) {
         let drained = self.0.sessions.drain(self.0.drain).await;

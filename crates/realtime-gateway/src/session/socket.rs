@@ -169,9 +169,12 @@ impl Session {
         if !written && timeout(deadline, &mut writer).await.is_err() {
             writer.abort();
         }
-        let answered = timeout(CLOSE_DEADLINE, async {
-            while let Some(Ok(_)) = stream.next().await {}
-        });
+        let patience = match drain_at {
+            // Whoever does not answer must not hold up the end of the process.
+            Some(_) => CLOSE_DEADLINE.min(self.gateway.drain_rest()),
+            None => CLOSE_DEADLINE,
+        };
+        let answered = timeout(patience, async { while let Some(Ok(_)) = stream.next().await {} });
         let _ = answered.await;
     }
 

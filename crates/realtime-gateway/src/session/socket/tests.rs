@@ -63,6 +63,10 @@ struct Peer {
 }
 
 fn gateway(tasks: &Tasks) -> Gateway {
+    gateway_with(tasks, Duration::from_secs(30))
+}
+
+fn gateway_with(tasks: &Tasks, drain: Duration) -> Gateway {
     let project = ProjectConfig {
         id: ProjectId::parse("p").unwrap(),
         listen: Listen::Demand,
@@ -80,7 +84,7 @@ fn gateway(tasks: &Tasks) -> Gateway {
         metrics: Metrics::new(),
         readiness: Readiness::default(),
         name: "g".into(),
-        drain: Duration::from_secs(30),
+        drain,
     };
     Gateway::new(config, tasks)
 }
@@ -203,6 +207,16 @@ async fn closes_are_spread_over_the_drain_window() {
         .map(|pair| pair[1].0 - pair[0].0)
         .fold(0.0, f64::max);
     assert!(widest < 1.5, "{widest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn peers_that_answer_no_close_do_not_outlast_the_drain_window() {
+    let tasks = Tasks::new();
+    let window = Duration::from_millis(2_500);
+    let gateway = gateway_with(&tasks, window);
+    let peers: Vec<Peer> = (0..100).map(|_| connect(&gateway, &tasks, 16)).collect();
+    assert!(tasks.drain(window).await);
+    drop(peers);
 }
 
 #[tokio::test(start_paused = true)]
