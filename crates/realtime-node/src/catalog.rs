@@ -14,7 +14,7 @@ use realtime_core::id::ProjectId;
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::postgres::Dsn;
+use crate::postgres::{Dsn, PgError};
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
@@ -246,8 +246,7 @@ fn read_file(path: &Path) -> Result<ProjectConfig, CatalogError> {
     let text = std::fs::read_to_string(path).map_err(|error| io(path, error))?;
     let file: File = toml::from_str(&text).map_err(|error| CatalogError::Content {
         path: path.to_owned(),
-        // Not the error's own text: that repeats the line, and the line may be a secret.
-        message: format!("{}{}", error.message(), line_of(&text, error.span())),
+        message: format!("{}{}", rule_of(error.message()), line_of(&text, error.span())),
     })?;
     let roles = file.roles.into_iter().map(Role::new).collect();
     Ok(ProjectConfig {
@@ -257,6 +256,16 @@ fn read_file(path: &Path) -> Result<ProjectConfig, CatalogError> {
         database: file.database,
         tokens: file.tokens,
     })
+}
+
+/// What was expected, without what was found: that may be a secret, and the parser repeats it.
+fn rule_of(message: &str) -> String {
+    let ours = message.starts_with("missing field") || message == PgError::Dsn.to_string();
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("expected {expected}"),
+        None if ours => message.to_owned(),
+        None => "not valid TOML".to_owned(),
+    }
 }
 
 fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> String {

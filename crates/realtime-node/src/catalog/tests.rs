@@ -36,18 +36,28 @@ fn mistakes_are_named_without_the_value() {
     write(folder.path(), "Bad_Name.toml", "");
     assert!(matches!(Catalog::load(folder.path()), Err(CatalogError::Name(_))));
     std::fs::remove_file(folder.path().join("Bad_Name.toml")).unwrap();
-    for (text, hidden) in [
-        ("[tokens]\njwt_secret = \"hunter2\n", "hunter2"),
-        ("[tokens]\njwt_secrets = \"hunter2\"\n", "hunter2"),
+    for (text, rule) in [
+        ("[tokens]\njwt_secret = \"hunter2\n", "line 2"),
+        ("[tokens]\njwt_secrets = \"hunter2\"\n", "expected `jwt_secret`"),
+        ("[tokens]\njwt_secret = [\"hunter2\"]\n", "expected a string"),
+        ("[tokens]\n", "missing field `jwt_secret`"),
+        ("tokens = \"hunter2\"\n", "line 1"),
+        ("roles = \"hunter2, expected hunter2\"\n", "expected a sequence"),
+        ("listen = \"hunter2\"\n", "expected `demand` or `always`"),
+        ("listen = hunter2\n", "line 1"),
+        ("hunter2 = 1\n", "expected one of `listen`"),
+        ("hunter2\n", "line 1"),
+        ("listen = \"always\"\nlisten = \"hunter2\"\n", "line 2"),
         (
             "[database]\nlistener_dsn = \"postgresql://l:hunter2@h:x/d\"\n",
-            "hunter2",
+            "connection string: cannot be parsed",
         ),
     ] {
         write(folder.path(), "prj.toml", text);
         let error = Catalog::load(folder.path()).unwrap_err();
         let shown = format!("{error} {error:?}");
-        assert!(shown.contains("prj.toml") && !shown.contains(hidden), "{shown}");
+        assert!(shown.contains("prj.toml") && shown.contains(rule), "{shown}");
+        assert!(!shown.contains("hunter2"), "{shown}");
     }
 }
 
