@@ -32,8 +32,21 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     let stop = terminated();
-    start(tasks.clone()).await?;
-    stop.await?;
+    tokio::pin!(stop);
+    // A signal during the start ends it in order too: what was started is drained.
+    let stopped = tokio::select! {
+        started = start(tasks.clone()) => {
+            started?;
+            false
+        }
+        signal = &mut stop => {
+            signal?;
+            true
+        }
+    };
+    if !stopped {
+        stop.await?;
+    }
     tracing::info!("told to stop, draining");
     if tasks.drain(grace).await {
         Ok(())
