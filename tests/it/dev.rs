@@ -120,6 +120,44 @@ async fn a_named_database_is_served_and_its_keys_stay() {
 }
 
 #[tokio::test]
+async fn logins_in_use_are_not_taken_unasked() {
+    let postgres = Postgres::start().await;
+    let url = postgres.server.superuser_url("postgres");
+    let (first, second) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let dev = Dev::start(first.path(), Some(&url)).await;
+    let mut other = Process::start(
+        "anvilbase",
+        &[
+            "dev",
+            "--port",
+            "0",
+            "--data-dir",
+            second.path().to_str().unwrap(),
+        ],
+        &[("DATABASE_URL", &url)],
+    );
+    assert_eq!(other.wait().await, Some(1));
+    assert!(other.log().contains("--take-logins"), "{}", other.log());
+    // The first still serves, from cold: its logins are as they were.
+    dev.follow("service_key").await.close().await;
+    dev.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_string_that_does_not_parse_is_not_repeated() {
+    let url = "postgresql://login:hunter2@host:notaport/app";
+    for args in [&["dev"][..], &["realtime", "provision", "--project", "dev"][..]] {
+        let mut command = Process::start("anvilbase", args, &[("DATABASE_URL", url)]);
+        assert_eq!(command.wait().await, Some(1));
+        let said = command.log();
+        assert!(
+            said.contains("DATABASE_URL") && !said.contains("hunter2"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_private_database_stays_until_it_is_reset() {
     let folder = TempDir::new().unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();

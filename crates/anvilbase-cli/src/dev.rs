@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use realtime_node::args::LogFormat;
-use realtime_node::postgres::Dsn;
+use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
 use realtime_node::{process, telemetry};
 
@@ -32,7 +32,7 @@ enum Output {
 pub struct DevArgs {
     /// The database to serve. Without one, a private PostgreSQL is started from this machine's binaries.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    database_url: Option<Dsn>,
+    database_url: Option<Secret>,
     /// Folder of the private PostgreSQL and of the project's file; .anvilbase here, or below /var/tmp for root.
     #[arg(long, env = "ANVILBASE_DEV_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -54,6 +54,9 @@ pub struct DevArgs {
     /// Remove the data folder first: the private database and all that is in it.
     #[arg(long, conflicts_with = "database_url")]
     reset: bool,
+    /// Give AnvilBase's logins on a named server new passwords, although something may use them.
+    #[arg(long)]
+    take_logins: bool,
     /// Log directives.
     #[arg(long, env = "ANVILBASE_REALTIME_LOG", default_value = "warn")]
     log: String,
@@ -98,8 +101,13 @@ async fn start(
     if args.reset {
         database::remove(&data_dir)?;
     }
-    let database = database::open(args.database_url.clone(), &data_dir, args.database_port).await?;
-    let project = project::open(&data_dir, &database).await?;
+    let named = args
+        .database_url
+        .as_ref()
+        .map(crate::provision::database)
+        .transpose()?;
+    let database = database::open(named, &data_dir, args.database_port).await?;
+    let project = project::open(&data_dir, &database, args.take_logins).await?;
     let edge = SocketAddr::new(args.host, args.port);
     let admin = SocketAddr::from(([127, 0, 0, 1], args.admin_port));
     let addresses = services::start(&project, edge, admin, tasks).await?;

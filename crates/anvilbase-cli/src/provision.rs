@@ -7,6 +7,7 @@ use clap::Args;
 use realtime_core::id::ProjectId;
 use realtime_listener::provision::{Password, ProvisionOptions, ProvisionReport, provision};
 use realtime_node::postgres::{Dsn, PgOptions, connect};
+use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
 
 use crate::output::print;
@@ -21,7 +22,7 @@ pub struct ProvisionArgs {
     /// The database, as a superuser or as the owner of its tables. From the environment, so that
     /// its password is not an argument.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
-    database_url: Dsn,
+    database_url: Secret,
     /// Folder for the catalog file that listeners and authz read: gives their logins new
     /// passwords and writes them there. Without it, passwords are left as they are.
     #[arg(long, value_name = "DIR")]
@@ -33,19 +34,29 @@ pub struct ProvisionArgs {
 
 /// Provisions a project's database and tells what it did.
 pub async fn run(args: ProvisionArgs) -> anyhow::Result<()> {
+    let dsn = database(&args.database_url)?;
     let logins = args
         .write_database_file
         .as_ref()
         .map(|_| Logins::random())
         .transpose()?;
-    let report = install(&args.database_url, logins.as_ref(), args.rotate_channel).await?;
+    let report = install(&dsn, logins.as_ref(), args.rotate_channel).await?;
     print(&summary(&report))?;
     if let (Some(folder), Some(logins)) = (&args.write_database_file, &logins) {
         let path = folder.join(format!("{}.toml", args.project));
-        write(&path, &logins.section(&args.database_url))?;
+        write(&path, &logins.section(&dsn))?;
         print(&format!("logins written to {}\n", path.display()))?;
     }
     Ok(())
+}
+
+/// The connection string of `DATABASE_URL`. Parsed here and not by clap, whose errors repeat the
+/// value, and with it a password.
+///
+/// # Errors
+/// It does not parse; its text is not repeated.
+pub fn database(url: &Secret) -> anyhow::Result<Dsn> {
+    Dsn::parse(url.expose()).context("DATABASE_URL")
 }
 
 /// Provisions a database; `None`: logins keep their passwords.

@@ -5,8 +5,9 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use realtime_core::id::ProjectId;
+use realtime_listener::provision::LISTENER_ROLE;
 use realtime_node::catalog::{Catalog, ProjectConfig};
 use realtime_node::postgres::{Dsn, PgOptions, connect};
 use realtime_node::secret::Secret;
@@ -44,7 +45,7 @@ pub struct Project {
 
 /// Provisions the database, and gives the project from its file; makes the file first where
 /// there is none, or where it is of another database.
-pub async fn open(data_dir: &Path, database: &Database) -> anyhow::Result<Project> {
+pub async fn open(data_dir: &Path, database: &Database, take_logins: bool) -> anyhow::Result<Project> {
     let folder = data_dir.join("projects.d");
     let path = folder.join(format!("{PROJECT}.toml"));
     let id = ProjectId::parse(PROJECT)?;
@@ -55,6 +56,12 @@ pub async fn open(data_dir: &Path, database: &Database) -> anyhow::Result<Projec
             config
         }
         None => {
+            if database.server.is_none() && !take_logins && has_logins(&database.dsn).await? {
+                bail!(
+                    "this server has AnvilBase's logins already, and {} does not know their passwords: name the data folder that does with --data-dir, or give them new ones with --take-logins, which shuts out whatever uses them now",
+                    path.display()
+                );
+            }
             let logins = Logins::random()?;
             install(&database.dsn, Some(&logins), false).await?;
             let secret = format!("{}{}", Secret::random()?.expose(), Secret::random()?.expose());
@@ -74,6 +81,22 @@ pub async fn open(data_dir: &Path, database: &Database) -> anyhow::Result<Projec
         grant_platform_rights(&database.dsn).await?;
     }
     keys(config)
+}
+
+/// Whether the server has our logins. They are of the whole server: new passwords would end the
+/// services that another data folder, or a deployment, runs on it.
+async fn has_logins(dsn: &Dsn) -> anyhow::Result<bool> {
+    let (client, connection) = connect(dsn, &PgOptions::new("anvilbase dev")).await?;
+    Tasks::new().spawn("logins connection", connection.drive());
+    let asked = client
+        .query(
+            "select from pg_catalog.pg_roles where rolname = $1",
+            &[&LISTENER_ROLE],
+        )
+        .await;
+    let rows =
+        asked.map_err(|error| anyhow::anyhow!("logins: {}", realtime_node::postgres::describe(&error)))?;
+    Ok(!rows.is_empty())
 }
 
 /// The project's file, if its logins still lead to this database.
