@@ -1,6 +1,7 @@
 //! What cross-service tests and the load generator share.
 //!
-//! Must never stand in for a part: the services run as their own binaries.
+//! Must never stand in for a part: the services run as their own binaries ([`stack`]), or as tasks of
+//! the test's process by the same code ([`world`]).
 
 #![allow(
     clippy::unwrap_used,
@@ -9,3 +10,4 @@
 )]
 
 pub mod stack;
+pub mod world;

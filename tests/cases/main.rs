@@ -1,0 +1,6 @@
+//! What users of such feeds have suffered, one test each, named by the case's id: `tests/cases.toml`
+//! says which test holds which case. A module per group.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod a_row_security;
