@@ -13,6 +13,8 @@ use crate::index::EventFilter;
 use crate::verdict::{Grant, Readable, Verdict};
 use crate::view::View;
 
+mod dart;
+
 const BOTH: [Serializer; 2] = [Serializer::V1, Serializer::V2];
 
 fn check(frames: impl Fn(Serializer) -> String, expect: Expect) {
