@@ -18,12 +18,11 @@ use futures_util::stream::FuturesOrdered;
 use realtime_core::claims::Claims;
 use realtime_core::verdict::DropReason;
 use tokio::time::Instant;
+use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Error, Statement};
 
 use crate::gate::Sight;
-use crate::pools::{Connection, StatementKey, TransactionError, is_lost};
+use crate::pools::{Connection, Prepared, StatementKey, TransactionError, is_lost};
 
 /// Transactions on their way to the server at once, on one connection.
 const PIPELINED: usize = 32;
@@ -157,16 +156,16 @@ async fn reconsider(
 
 async fn ask(
     connection: &Connection,
-    statement: &Statement,
+    statement: &Prepared,
     question: &Question,
     claims: &Claims,
 ) -> Result<Answer, Failed> {
     let (role, json) = (claims.role().as_str(), claims.json());
-    let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&role, &json];
-    parameters.extend(question.values.iter().map(|value| value as &(dyn ToSql + Sync)));
+    let mut parameters = vec![role, json];
+    parameters.extend(question.values.iter().map(String::as_str));
     let statement = async {
-        let rows = connection.client().query(statement, &parameters).await?;
-        Ok(rows.first().and_then(|row| question.answer(row)))
+        let said = connection.ask(statement, &parameters).await?;
+        Ok(question.answer(&said))
     };
     let answer = connection
         .as_subject(role, json, question.plans, statement)

@@ -17,7 +17,7 @@ use realtime_node::tasks::Tasks;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-pub use connection::{Connection, Plans, StatementKey, TransactionError, is_lost};
+pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost};
 pub use prober::ProberFault;
 
 use crate::metrics::AuthzMetrics;

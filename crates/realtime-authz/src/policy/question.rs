@@ -191,14 +191,14 @@ impl Question {
     }
 
     /// Reads an answer; `None` where the subject's role or claims were not in force all along.
-    pub fn answer(&self, row: &tokio_postgres::Row) -> Option<Answer> {
+    pub fn answer(&self, said: &[Option<bool>]) -> Option<Answer> {
         let asked = self.layout.new + usize::from(self.layout.probed) + self.layout.old;
-        let mut said = Vec::with_capacity(asked);
-        for at in 0..asked {
-            in_force(row, 2 * at)?;
-            said.push(row.try_get::<_, Option<bool>>(2 * at + 1).ok()? == Some(true));
+        let is_true = |at: usize| said.get(at) == Some(&Some(true));
+        // The checks stand between, before and behind what was asked.
+        if said.len() != 2 * asked + 1 || !(0..=asked).all(|at| is_true(2 * at)) {
+            return None;
         }
-        in_force(row, 2 * asked)?;
+        let said: Vec<bool> = (0..asked).map(|at| is_true(2 * at + 1)).collect();
         let (new, rest) = said.split_at(self.layout.new);
         let (probe, old) = rest.split_at(usize::from(self.layout.probed));
         Some(Answer {
@@ -207,10 +207,6 @@ impl Question {
             old: Reading::of(old, self.layout.old_exact),
         })
     }
-}
-
-fn in_force(row: &tokio_postgres::Row, at: usize) -> Option<()> {
-    matches!(row.try_get::<_, Option<bool>>(at), Ok(Some(true))).then_some(())
 }
 
 impl Reading {
@@ -243,7 +239,7 @@ impl Answer {
     }
 }
 
-/// Builds the statement: `check, part, check, part, …, check`.
+/// Builds the statement, which gives one list: `check, part, check, part, …, check`.
 struct Builder {
     sql: String,
     values: Vec<String>,
@@ -252,7 +248,7 @@ struct Builder {
 impl Builder {
     fn new() -> Self {
         Self {
-            sql: format!("SELECT {IN_FORCE}"),
+            sql: format!("SELECT ARRAY[{IN_FORCE}"),
             values: Vec::new(),
         }
     }
@@ -290,7 +286,7 @@ impl Builder {
     }
 
     fn finish(self, table: &Table, role: &Role, layout: Layout) -> Question {
-        let key = statement_key(table, role, self.sql);
+        let key = statement_key(table, role, self.sql + "]");
         Question {
             key,
             values: self.values,

@@ -1,7 +1,9 @@
 //! One session of the prober, and the transaction in which one subject is judged.
 //!
 //! Must never commit: a subject's transaction is rolled back whatever came of it, and with it
-//! every setting, role and temporary object.
+//! every setting, role and temporary object. Must run what policies' authors wrote within the
+//! role's guard, where there is one: a function of the role's own, out of which nobody can become
+//! another role.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -9,11 +11,11 @@ use std::sync::Arc;
 
 use realtime_core::claims::Role;
 use realtime_core::id::ProjectId;
-use realtime_node::postgres::{Dsn, PgOptions, connect};
+use realtime_node::postgres::{Dsn, PgOptions, connect, quote_identifier};
 use realtime_node::tasks::Tasks;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Statement};
 
 use super::{PoolError, PoolLimits, prober};
@@ -30,12 +32,29 @@ const CLEANSE: &str = "select pg_catalog.pg_advisory_unlock_all(), \
         and pg_catalog.count(*) OPERATOR(pg_catalog.=) $1::pg_catalog.int8 from pg_catalog.pg_prepared_statements s), \
      session_user::pg_catalog.text OPERATOR(pg_catalog.=) current_user::pg_catalog.text";
 
+/// Whether a role has a guard that is as provisioning made it. Of an owner's own settings on it none are taken: they
+/// would be in force while policies are judged.
+const GUARD: &str = "select p.proname::pg_catalog.text from pg_catalog.pg_proc p \
+     join pg_catalog.pg_namespace n on n.oid OPERATOR(pg_catalog.=) p.pronamespace \
+     join pg_catalog.pg_roles r on r.oid OPERATOR(pg_catalog.=) p.proowner \
+     where n.nspname OPERATOR(pg_catalog.=) 'anvilbase_realtime'::pg_catalog.name \
+       and p.proname OPERATOR(pg_catalog.=) pg_catalog.concat('as_', $1)::pg_catalog.name \
+       and r.rolname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
+       and p.proargtypes::pg_catalog.text OPERATOR(pg_catalog.=) '25 1009' \
+       and p.prosecdef and p.proconfig is null";
+
+/// The name that a session knows its latest statement of a text by.
+const NAME: &str = "select s.name from pg_catalog.pg_prepared_statements s \
+     where s.statement OPERATOR(pg_catalog.=) $1 and not s.from_sql order by s.prepare_time desc limit 1";
+
 /// One session with the database, with the statements that it has prepared.
 pub struct Connection {
     client: Client,
     _driver: Driver,
     subject: Statement,
-    statements: HashMap<StatementKey, Statement>,
+    /// The call of each role's guard; `None` where it has none.
+    guards: HashMap<Role, Option<Statement>>,
+    statements: HashMap<StatementKey, Prepared>,
     statements_max: usize,
     _counted: Option<Counted>,
 }
@@ -52,6 +71,21 @@ pub struct StatementKey {
     pub sql: Arc<str>,
     /// Stands for the table's columns and their types.
     pub shape: u64,
+}
+
+/// A statement that a session has prepared. Its answer is one list of booleans.
+#[derive(Clone)]
+pub struct Prepared {
+    statement: Statement,
+    guard: Option<Guard>,
+}
+
+/// The way to a statement through its role's guard.
+#[derive(Clone)]
+struct Guard {
+    call: Statement,
+    /// The session's name of the statement.
+    name: Arc<str>,
 }
 
 /// Whether plans may serve one subject after another.
@@ -95,6 +129,7 @@ impl Connection {
             client,
             _driver: driver,
             subject,
+            guards: HashMap::new(),
             statements: HashMap::new(),
             statements_max: limits.statements_max,
             _counted: None,
@@ -129,7 +164,7 @@ impl Connection {
         plans: Plans,
         statement: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, TransactionError> {
-        let subject: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&role, &claims];
+        let subject: [&(dyn ToSql + Sync); 2] = [&role, &claims];
         let (begun, switched, answer, ended) = futures_util::join!(
             self.client.batch_execute(match plans {
                 Plans::Kept => "BEGIN READ ONLY",
@@ -157,7 +192,7 @@ impl Connection {
         &mut self,
         key: &StatementKey,
         parameters: usize,
-    ) -> Result<Statement, TransactionError> {
+    ) -> Result<Prepared, TransactionError> {
         if let Some(statement) = self.statements.get(key) {
             return Ok(statement.clone());
         }
@@ -180,11 +215,67 @@ impl Connection {
             }
             prepared => prepared?,
         };
+        let guard = self.guard(&key.role, &key.sql).await?;
         if self.statements.len() >= self.statements_max {
             self.statements.clear();
         }
-        self.statements.insert(key.clone(), statement.clone());
-        Ok(statement)
+        let prepared = Prepared { statement, guard };
+        self.statements.insert(key.clone(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// The way through a role's guard to the statement that was prepared last.
+    async fn guard(&mut self, role: &Role, sql: &str) -> Result<Option<Guard>, TransactionError> {
+        let call = match self.guards.get(role) {
+            Some(call) => call.clone(),
+            None => {
+                let call = self.find_guard(role).await?;
+                self.guards.insert(role.clone(), call.clone());
+                call
+            }
+        };
+        let Some(call) = call else { return Ok(None) };
+        let named = self.client.query_typed(NAME, &[(&sql, Type::TEXT)]).await;
+        let named = named.map_err(TransactionError::Lost)?;
+        Ok(named.first().map(|row| Guard {
+            call,
+            name: Arc::from(row.get::<_, &str>(0)),
+        }))
+    }
+
+    async fn find_guard(&self, role: &Role) -> Result<Option<Statement>, TransactionError> {
+        let name = role.as_str();
+        let found = self.client.query_typed(GUARD, &[(&name, Type::TEXT)]).await;
+        let found = found.map_err(TransactionError::Lost)?;
+        let Some(row) = found.first() else {
+            tracing::warn!(?role, "the role has no guard in the database: provision it again");
+            return Ok(None);
+        };
+        let guard = quote_identifier(row.get(0));
+        let sql = format!("SELECT anvilbase_realtime.{guard}($1, $2)");
+        let call = self.client.prepare_typed(&sql, &[Type::TEXT, Type::TEXT_ARRAY]);
+        let call = self.as_subject(name, "{}", Plans::Kept, call).await?;
+        Ok(Some(call))
+    }
+
+    /// What a statement says: to be run as its role, within [`Connection::as_subject`].
+    ///
+    /// # Errors
+    /// The statement failed.
+    pub async fn ask(&self, prepared: &Prepared, parameters: &[&str]) -> Result<Vec<Option<bool>>, Error> {
+        let rows = match &prepared.guard {
+            Some(Guard { call, name }) => self.client.query(call, &[&&**name, &parameters]).await?,
+            None => {
+                let each = parameters.iter().map(|one| one as &(dyn ToSql + Sync));
+                let each: Vec<_> = each.collect();
+                self.client.query(&prepared.statement, &each).await?
+            }
+        };
+        // No row, or no list, is no answer.
+        Ok(rows
+            .first()
+            .and_then(|row| row.try_get(0).ok())
+            .unwrap_or_default())
     }
 
     /// Forgets a prepared statement.
@@ -195,7 +286,8 @@ impl Connection {
     /// Takes off the session what outlives a rollback. `false`: it must not be used again.
     pub async fn cleanse(&self) -> bool {
         // Statements given up were closed before this one was sent.
-        let prepared = self.statements.len() as i64 + 1;
+        let guards = self.guards.values().flatten().count();
+        let prepared = (self.statements.len() + guards + 1) as i64;
         match self
             .client
             .query_typed(CLEANSE, &[(&prepared, Type::INT8)])
@@ -238,8 +330,7 @@ async fn set_up(client: &Client, limits: &PoolLimits) -> Result<(), Error> {
         ("request.cookies", "{}"),
     ];
     for (name, value) in settings {
-        let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-            [(&name, Type::TEXT), (&value, Type::TEXT)];
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&name, Type::TEXT), (&value, Type::TEXT)];
         client
             .query_typed("select pg_catalog.set_config($1, $2, false)", &parameters)
             .await?;

@@ -28,11 +28,12 @@ pub const U1: &str = "00000000-0000-4000-8000-000000000001";
 pub const U2: &str = "00000000-0000-4000-8000-000000000002";
 
 /// In the order in which provisioning runs them.
-const PROVISION: [&str; 9] = [
+const PROVISION: [&str; 10] = [
     include_str!("../../../realtime-listener/src/sql/roles.sql"),
     include_str!("../../../realtime-listener/src/sql/schema.sql"),
     include_str!("../../../realtime-listener/src/sql/emit.sql"),
     include_str!("../../../realtime-listener/src/sql/attach.sql"),
+    include_str!("../../../realtime-listener/src/sql/judge.sql"),
     include_str!("../../../realtime-listener/src/sql/feed.sql"),
     include_str!("../../../realtime-listener/src/sql/auth.sql"),
     include_str!("../../../realtime-listener/src/sql/events.sql"),
@@ -124,14 +125,7 @@ impl Fixture {
                 }
             }
         });
-        admin
-            .batch_execute("begin; set local search_path = pg_catalog, pg_temp")
-            .await
-            .unwrap();
-        for sql in PROVISION {
-            admin.batch_execute(sql).await.unwrap();
-        }
-        admin.batch_execute("commit").await.unwrap();
+        provision(&admin).await;
         admin.batch_execute(PLATFORM).await.unwrap();
         let channel = admin
             .query_one("select channel from anvilbase_realtime.settings", &[])
@@ -151,6 +145,10 @@ impl Fixture {
             catalog,
             seen,
         }
+    }
+
+    pub async fn provision_again(&self) {
+        provision(&self.admin).await;
     }
 
     pub async fn run(&self, sql: &str) {
@@ -265,6 +263,17 @@ impl Fixture {
         let sql = "select count(*) from pg_stat_activity where usename = $1";
         self.admin.query_one(sql, &[&PROBER]).await.unwrap().get(0)
     }
+}
+
+async fn provision(admin: &Client) {
+    admin
+        .batch_execute("begin; set local search_path = pg_catalog, pg_temp")
+        .await
+        .unwrap();
+    for sql in PROVISION {
+        admin.batch_execute(sql).await.unwrap();
+    }
+    admin.batch_execute("commit").await.unwrap();
 }
 
 impl From<v1::Verdict> for Seen {

@@ -210,8 +210,7 @@ async fn policies_may_ask_other_tables_and_helpers() {
          create function private.is_vip() returns boolean language sql stable security definer \
            set search_path = '' as $$ select exists (select from private.vips v where v.u = auth.uid()) $$; \
          create table vip(id int primary key); alter table vip enable row level security; \
-         create policy p on vip for select to authenticated using (private.is_vip()); \
-         grant usage on schema private to anvilbase_realtime_prober;",
+         create policy p on vip for select to authenticated using (private.is_vip());",
     )
     .await;
     db.run(&format!(
@@ -248,8 +247,7 @@ async fn a_helper_out_of_the_roles_reach_beside_another_protected_table_fails_cl
     db.run(
         "create table members(u uuid, room int); alter table members enable row level security; \
          create policy own on members for select to authenticated using (u = auth.uid()); \
-         create schema private; grant usage on schema private to anvilbase_realtime_prober; \
-         create function private.yes() returns boolean language sql stable as 'select true'; \
+         create schema private; create function private.yes() returns boolean language sql stable as 'select true'; \
          create table t(id int primary key, room int); alter table t enable row level security; \
          create policy p on t for select to authenticated \
            using (private.yes() and exists (select from members m where m.room = t.room));",
@@ -292,8 +290,7 @@ async fn values_of_many_types_come_back_as_they_were() {
         r#"create schema "My Types";
            create type "My Types"."OrderState" as enum ('New', 'Do"ne');
            create type "My Types".pair as (a int, "B" text);
-           create domain positive as int not null check (value > 0);
-           grant usage on schema "My Types" to anvilbase_realtime_prober;"#,
+           create domain positive as int not null check (value > 0);"#,
     )
     .await;
     let columns = [

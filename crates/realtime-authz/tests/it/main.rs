@@ -7,6 +7,7 @@ mod describe;
 mod facts;
 mod fixture;
 mod forbidden;
+mod guards;
 mod hostile;
 mod images;
 mod intruders;

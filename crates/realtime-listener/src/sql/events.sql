@@ -44,6 +44,14 @@ begin
       v_everything := true;
     end;
   end loop;
+  -- A policy names other schemas, or what it names has moved to one.
+  if tg_tag in ('CREATE POLICY', 'ALTER POLICY') or (tg_tag like 'ALTER %' and tg_tag <> 'ALTER DEFAULT PRIVILEGES') then
+    begin
+      perform anvilbase_realtime.reach_policies();
+    exception when others then
+      v_everything := true;
+    end;
+  end if;
   if tg_tag in ('DROP OWNED') then
     v_everything := true;
   end if;

@@ -103,7 +103,7 @@ $tables$;
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 2;
+  c_version constant integer := 3;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin
