@@ -4,3 +4,4 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod a_row_security;
+mod e_payload;

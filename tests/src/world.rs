@@ -139,6 +139,33 @@ impl World {
         self.sql.batch_execute(sql).await.unwrap();
     }
 
+    /// What a query of the superuser gives: the first column of each row, as text.
+    pub async fn column(&self, sql: &str) -> Vec<String> {
+        let rows = self.sql.query(sql, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// What REST would answer this subscriber: the query's first column, run as its role under its claims.
+    pub async fn rest(&self, who: &Who, sql: &str) -> Vec<String> {
+        self.run("begin read only").await;
+        let subject = "select set_config('role', $1, true), set_config('request.jwt.claims', $2, true)";
+        let role = who.0["role"].as_str().unwrap();
+        self.sql
+            .execute(subject, &[&role, &who.0.to_string()])
+            .await
+            .unwrap();
+        let answer = self.column(sql).await;
+        self.run("rollback").await;
+        answer
+    }
+
+    /// Commits a sentinel and gives the text of all frames that the socket got before it, byte for byte.
+    pub async fn texts(&self, socket: &mut Socket) -> Vec<String> {
+        let n = self.sentinels.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+        self.run(&format!("insert into sentinel values ({n})")).await;
+        socket.texts_until_sentinel(n).await
+    }
+
     /// A socket of this subscriber, with a channel on which sentinels arrive.
     pub async fn socket(&self, who: &Who) -> Socket {
         self.socket_with_key(&who.token()).await
@@ -263,6 +290,20 @@ impl Socket {
             .until(code, |frame| frame[3] == "system" && frame[4]["code"] == code)
             .await;
         frame[4].take()
+    }
+
+    /// As [`Socket::until_sentinel`], with the frames' text.
+    pub async fn texts_until_sentinel(&mut self, n: i64) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            let text = self.client.next_text().await;
+            let frame: Value = serde_json::from_str(&text).unwrap();
+            if frame[2] != "realtime:sentinel" || frame[3] != "postgres_changes" {
+                before.push(text);
+            } else if frame[4]["data"]["new"]["n"] == n {
+                return before;
+            }
+        }
     }
 
     /// Waits for a sentinel that the test has committed, and gives the frames before it.
