@@ -11,4 +11,5 @@ mod dev;
 mod feed;
 mod layers;
 mod oracle;
+mod project_file;
 mod readme;

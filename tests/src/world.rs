@@ -370,9 +370,7 @@ pub async fn services(
         authz_cert_file: None,
         authz_key_file: None,
     };
-    let tokens = TokenConfig {
-        jwt_secret: Secret::new(JWT_SECRET),
-    };
+    let tokens = TokenConfig::by_secret(Secret::new(JWT_SECRET));
     let edge = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = edge.local_addr().unwrap().port();
     let config = realtime_gateway::Config {

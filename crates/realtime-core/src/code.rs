@@ -14,6 +14,10 @@ pub enum Code {
     MalformedJwt,
     /// The token was not signed by this project.
     JwtSignatureError,
+    /// The key is none of this project's, or is missing.
+    InvalidApiKey,
+    /// The keys that tokens are checked by cannot be had just now.
+    KeysUnavailable,
     /// The token's role is not one that the project lets tokens name.
     Unauthorized,
     /// A binding is not valid.
@@ -100,6 +104,8 @@ impl Code {
             Self::InvalidJwtToken => "InvalidJWTToken",
             Self::MalformedJwt => "MalformedJWT",
             Self::JwtSignatureError => "JwtSignatureError",
+            Self::InvalidApiKey => "InvalidApiKey",
+            Self::KeysUnavailable => "KeysUnavailable",
             Self::Unauthorized => "Unauthorized",
             Self::InvalidBinding => "RealtimeDisabledForConfiguration",
             Self::SubscribeTimeout => "PostgresChangesSubscribeTimeout",
@@ -115,12 +121,15 @@ impl Code {
     /// The status of an HTTP answer that refuses for this reason.
     pub fn http_status(self) -> u16 {
         match self {
-            Self::InvalidJwtToken | Self::MalformedJwt | Self::JwtSignatureError => 401,
+            Self::InvalidJwtToken | Self::MalformedJwt | Self::JwtSignatureError | Self::InvalidApiKey => 401,
             Self::Unauthorized => 403,
             Self::TenantNotFound => 404,
             Self::TopicNameRequired | Self::InvalidBinding => 400,
             Self::TooManyChannels | Self::TooManyConnections | Self::TooManyJoins => 429,
-            Self::Restarting | Self::UnableToConnectToProject | Self::SubscribeTimeout => 503,
+            Self::Restarting
+            | Self::UnableToConnectToProject
+            | Self::SubscribeTimeout
+            | Self::KeysUnavailable => 503,
         }
     }
 }

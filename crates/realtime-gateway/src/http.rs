@@ -4,6 +4,8 @@
 
 pub mod edge;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
@@ -16,7 +18,7 @@ use realtime_core::code::Code;
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::Serializer;
 
-use crate::auth::{TokenError, named_project};
+use crate::auth::{Identity, TokenError, Verifier, named_project};
 use crate::session::socket::{Admitted, serve};
 use crate::{Gateway, OpenSession};
 
@@ -34,6 +36,8 @@ const WRITE_BUFFER_SLACK_BYTES: usize = 1 << 20;
 struct Refusal {
     status: StatusCode,
     text: String,
+    /// The code that clients may match on, where there is one.
+    code: Option<Code>,
     /// The label in metrics.
     label: &'static str,
 }
@@ -53,7 +57,7 @@ async fn websocket(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    match admit(&gateway, &uri, &headers) {
+    match admit(&gateway, &uri, &headers).await {
         Ok((admitted, open)) => match upgrade {
             Ok(upgrade) => accept(gateway, admitted, open, upgrade),
             Err(_) => {
@@ -71,7 +75,11 @@ fn refuse(gateway: &Gateway, refusal: &Refusal) -> Response {
     refusal.response()
 }
 
-fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<(Admitted, OpenSession), Refusal> {
+async fn admit(
+    gateway: &Gateway,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(Admitted, OpenSession), Refusal> {
     let query = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map(|query| query.0)
         .unwrap_or_default();
@@ -88,24 +96,17 @@ fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<(Admitted,
         .or(value("apikey"))
         .map(str::trim)
         .filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| Refusal::new(StatusCode::UNAUTHORIZED, "no_key", "API key is missing"))?;
-    let unknown = || Refusal::new(StatusCode::NOT_FOUND, "project", "Tenant not found");
-    let project = match named_project(key) {
-        Some(name) => ProjectId::parse(&name).map_err(|_| unknown())?,
-        None => gateway.only_project().ok_or_else(unknown)?,
-    };
-    let verifier = gateway.verifier(&project).ok_or_else(unknown)?;
-    let identity = verifier.verify(key, gateway.now_ms()).map_err(Refusal::from)?;
-    let busy = |text| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "restarting", text);
+    let key = key.ok_or_else(|| Refusal::coded(Code::InvalidApiKey, "no_key", "API key is missing"))?;
+    let project = project_of(gateway, key)?;
+    let (identity, verifier) = identify(gateway, &project, key).await?;
     if gateway.session_tasks().is_cancelled() {
-        return Err(busy("Realtime is restarting, please standby"));
+        let text = "Realtime is restarting, please standby";
+        return Err(Refusal::coded(Code::Restarting, "restarting", text));
     }
     let (id, open) = gateway.open_session().ok_or_else(|| {
-        Refusal::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "sockets_max",
-            "Too many connected users",
-        )
+        let max = gateway.limits().sockets_max;
+        let text = format!("Too many connected users (at most {max} sockets on a gateway)");
+        Refusal::coded(Code::TooManyConnections, "sockets_max", &text)
     })?;
     let admitted = Admitted {
         id,
@@ -115,6 +116,41 @@ fn admit(gateway: &Gateway, uri: &Uri, headers: &HeaderMap) -> Result<(Admitted,
         verifier,
     };
     Ok((admitted, open))
+}
+
+fn unknown_project() -> Refusal {
+    Refusal::coded(Code::TenantNotFound, "project", "Tenant not found")
+}
+
+/// The project that a key is for: the one that it names, the one that it is a static key of, or
+/// the only one.
+fn project_of(gateway: &Gateway, key: &str) -> Result<ProjectId, Refusal> {
+    if let Some(name) = named_project(key) {
+        return ProjectId::parse(&name).map_err(|_| unknown_project());
+    }
+    gateway
+        .only_project()
+        .or_else(|| gateway.verifiers().project_of_static(key))
+        .ok_or_else(unknown_project)
+}
+
+/// Who a connection's key speaks for. Waits for the project's key set where the key needs it.
+async fn identify(
+    gateway: &Gateway,
+    project: &ProjectId,
+    key: &str,
+) -> Result<(Identity, Arc<Verifier>), Refusal> {
+    let verifier = gateway.verifier(project).ok_or_else(unknown_project)?;
+    match verifier.verify(key, gateway.now_ms()) {
+        Ok(identity) => return Ok((identity, verifier)),
+        Err(error) if error.code != Code::KeysUnavailable => return Err(error.into()),
+        Err(_) => {}
+    }
+    let refresh = gateway.verifiers().refresh(project).await;
+    let verifier = gateway.verifier(project).ok_or_else(unknown_project)?;
+    let identity = verifier.verify(key, gateway.now_ms());
+    let identity = identity.map_err(|error| error.after(refresh))?;
+    Ok((identity, verifier))
 }
 
 fn accept(gateway: Gateway, admitted: Admitted, open: OpenSession, upgrade: WebSocketUpgrade) -> Response {
@@ -146,12 +182,25 @@ impl Refusal {
         Self {
             status,
             text: text.into(),
+            code: None,
             label,
         }
     }
 
+    fn coded(code: Code, label: &'static str, text: &str) -> Self {
+        let status = StatusCode::from_u16(code.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
+        Self {
+            code: Some(code),
+            ..Self::new(status, label, text)
+        }
+    }
+
     fn response(&self) -> Response {
-        let body = serde_json::json!({ "error": self.text }).to_string();
+        let body = match self.code {
+            Some(code) => serde_json::json!({ "error": self.text, "code": code.as_str() }),
+            None => serde_json::json!({ "error": self.text }),
+        };
+        let body = body.to_string();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         let json = header::HeaderValue::from_static("application/json");
@@ -165,11 +214,11 @@ impl Refusal {
 
 impl From<TokenError> for Refusal {
     fn from(error: TokenError) -> Self {
-        let status = StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
         let label = match error.code {
             Code::Unauthorized => "role",
+            Code::KeysUnavailable => "key_set",
             _ => "token",
         };
-        Self::new(status, label, &error.message)
+        Self::coded(error.code, label, &error.message)
     }
 }

@@ -17,17 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use realtime_core::id::ProjectId;
 use realtime_node::admin::Readiness;
 use realtime_node::bus::Bus;
-use realtime_node::catalog::{Catalog, ProjectConfig};
+use realtime_node::catalog::Catalog;
 use realtime_node::metrics::Metrics;
 use realtime_node::tasks::Tasks;
-use rustc_hash::FxHashMap;
 use tokio::net::TcpListener;
 
 use auth::Verifier;
+use auth::projects::Verifiers;
 use authz::Authz;
 use feed::registry::{Registry, Shared};
 use ids::Interner;
@@ -65,7 +64,7 @@ struct Inner {
     metrics: GatewayMetrics,
     registry: Registry,
     interner: Interner,
-    verifiers: Mutex<FxHashMap<ProjectId, Verified>>,
+    verifiers: Verifiers,
     sessions: Tasks,
     /// Apart from the sessions: feeds go on while sessions drain.
     feeds: Tasks,
@@ -73,9 +72,6 @@ struct Inner {
     open_sessions: AtomicUsize,
     drain: Duration,
 }
-
-/// A verifier, and the configuration that it was made from.
-type Verified = (Arc<ProjectConfig>, Arc<Verifier>);
 
 /// A session that is counted as open for as long as this lives.
 pub(crate) struct OpenSession(Gateway);
@@ -93,13 +89,19 @@ impl Gateway {
             &config.name,
         );
         let feeds = Tasks::new();
+        let verifiers = Verifiers::new(
+            config.catalog.clone(),
+            Arc::clone(&limits),
+            metrics.clone(),
+            feeds.child(),
+        );
         Self(Arc::new(Inner {
             catalog: config.catalog,
             limits,
             metrics,
             registry: Registry::new(shared, feeds.clone()),
             interner: Interner::default(),
-            verifiers: Mutex::default(),
+            verifiers,
             sessions: tasks.child(),
             feeds,
             next_session: AtomicU64::new(0),
@@ -150,35 +152,14 @@ impl Gateway {
             .as_millis() as u64
     }
 
-    /// The verifier of a project as it is configured now; `None` where there is no such project
-    /// or it has no usable secret. The same one for as long as secret and roles are the same.
+    /// The verifiers of all projects.
+    pub(crate) fn verifiers(&self) -> &Verifiers {
+        &self.0.verifiers
+    }
+
+    /// The verifier of a project as it is now; see [`Verifiers::get`].
     pub(crate) fn verifier(&self, project: &ProjectId) -> Option<Arc<Verifier>> {
-        let config = self.0.catalog.get(project)?;
-        let mut verifiers = self.0.verifiers.lock();
-        let secret = &config.tokens.as_ref()?.jwt_secret;
-        if let Some((of, verifier)) = verifiers.get_mut(project) {
-            if Arc::ptr_eq(of, &config) {
-                return Some(Arc::clone(verifier));
-            }
-            let same_secret = of.tokens.as_ref().is_some_and(|of| of.jwt_secret == *secret);
-            if same_secret && of.roles == config.roles {
-                *of = config;
-                return Some(Arc::clone(verifier));
-            }
-        }
-        let verifier = match Verifier::new(
-            secret.expose().as_bytes(),
-            &config.roles,
-            self.0.limits.token_bytes_max,
-        ) {
-            Ok(verifier) => Arc::new(verifier),
-            Err(error) => {
-                tracing::error!(%project, %error, "the project's tokens cannot be verified");
-                return None;
-            }
-        };
-        verifiers.insert(project.clone(), (config, Arc::clone(&verifier)));
-        Some(verifier)
+        self.0.verifiers.get(project)
     }
 
     /// The one project of a gateway that has one.

@@ -25,6 +25,21 @@ pub struct Limits {
     /// Length of a token in bytes. Its claims go with every question to authz, so that large ones would crowd out others.
     #[arg(long, env = "ANVILBASE_REALTIME_TOKEN_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1_024..=65_536))]
     pub token_bytes_max: u32,
+    /// How long a fetched key set (`jwks_url`) is used before it is fetched again, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_TTL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub jwks_ttl_seconds: u64,
+    /// How long after a fetch for an unknown key no other unknown key starts one, in seconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_COOL_DOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    pub jwks_cool_down_seconds: u64,
+    /// How long fetching a key set may take, in milliseconds. Joins that need it wait as long.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_DEADLINE_MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=9_000))]
+    pub jwks_deadline_ms: u64,
+    /// Size of a fetched key set in bytes.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_BYTES_MAX", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1_024..))]
+    pub jwks_bytes_max: u32,
+    /// Keys of one key set, fetched or from a file: a token that names none is tried on each.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_KEYS_MAX", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
+    pub jwks_keys_max: u32,
     /// Length of a topic in bytes, `realtime:` included.
     #[arg(long, env = "ANVILBASE_REALTIME_TOPIC_BYTES_MAX", default_value_t = 255, value_parser = clap::value_parser!(u32).range(16..))]
     pub topic_bytes_max: u32,

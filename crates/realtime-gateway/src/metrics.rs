@@ -56,6 +56,7 @@ pub struct Inner {
     pub refusals: Family<Reason, Counter>,
     /// Sockets that the server ended.
     pub closes: Family<Reason, Counter>,
+    key_set_fetches: Family<Reason, Counter>,
     latency: Histogram,
 }
 
@@ -93,6 +94,7 @@ impl GatewayMetrics {
             gaps: family("gaps", "Gap notices, by reason"),
             refusals: family("refusals", "Sockets refused, by reason"),
             closes: family("closes", "Sockets ended by the server, by reason"),
+            key_set_fetches: family("key_set_fetches", "Fetches of projects' key sets, by outcome"),
             latency: m.register("gateway_latency_seconds", "From commit to outbox", latency),
         }))
     }
@@ -125,6 +127,12 @@ impl GatewayMetrics {
     /// Counts a socket that the server ended.
     pub fn close(&self, reason: &'static str) {
         self.0.closes.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts a fetch of a key set.
+    pub fn key_set_fetch(&self, good: bool) {
+        let reason = if good { "fetched" } else { "failed" };
+        self.0.key_set_fetches.get_or_create(&Reason { reason }).inc();
     }
 
     /// Counts one event's deliveries, and how long it took from its commit.

@@ -3,6 +3,8 @@
 //! Each service's files hold only what it may know: listeners and authz the connection strings,
 //! gateways the token secrets (invariant 4).
 
+mod tokens;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use tokio::sync::watch;
 use crate::postgres::{Dsn, PgError};
 use crate::secret::Secret;
 use crate::tasks::Tasks;
+pub use tokens::{ALGORITHMS, LEEWAY_SECONDS_MAX, SECRET_BYTES_MIN, StaticKey, TokenConfig};
 
 /// When a project's feed is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -56,14 +59,6 @@ pub struct DatabaseConfig {
     pub service_dsn: Option<Dsn>,
 }
 
-/// How tokens are verified.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokenConfig {
-    /// Shared secret of HS256, HS384 and HS512 tokens.
-    pub jwt_secret: Secret,
-}
-
 /// Why a project's file cannot be used. Shows the file's name and what is wrong, no value.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
@@ -96,7 +91,7 @@ struct File {
     #[serde(default = "default_roles")]
     roles: Vec<String>,
     database: Option<DatabaseConfig>,
-    tokens: Option<TokenConfig>,
+    tokens: Option<tokens::Section>,
 }
 
 fn default_roles() -> Vec<String> {
@@ -133,7 +128,7 @@ impl Catalog {
     /// # Errors
     /// The folder or one of its files cannot be used.
     pub fn load(folder: &Path) -> Result<Self, CatalogError> {
-        Ok(Self::from_projects(read_folder(folder)?))
+        Ok(Self::from_projects(read_folder(folder)?.0))
     }
 
     /// Reads a folder, and again every `interval` in which something in it changed. A file that
@@ -142,8 +137,9 @@ impl Catalog {
     /// # Errors
     /// The folder or one of its files cannot be used at the start.
     pub fn watch(folder: PathBuf, interval: Duration, tasks: &Tasks) -> Result<Self, CatalogError> {
-        let mut seen = fingerprint(&folder)?;
-        let catalog = Self::load(&folder)?;
+        let (projects, mut beside) = read_folder(&folder)?;
+        let mut seen = fingerprint(&folder, &beside)?;
+        let catalog = Self::from_projects(projects);
         let watched = catalog.clone();
         let group = tasks.clone();
         tasks.spawn("project catalog", async move {
@@ -152,10 +148,13 @@ impl Catalog {
                     () = group.cancelled() => return,
                     () = tokio::time::sleep(interval) => {}
                 }
-                match fingerprint(&folder) {
+                match fingerprint(&folder, &beside) {
                     Ok(now) if now != seen => {
                         seen = now;
-                        watched.reload(&folder);
+                        if let Some(named) = watched.reload(&folder) {
+                            // Seen anew where other files are named now: read once more at most.
+                            beside = named;
+                        }
                     }
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%error, "projects cannot be looked at"),
@@ -190,13 +189,18 @@ impl Catalog {
         self.0.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn reload(&self, folder: &Path) {
+    /// Reads the folder again; gives the files that its files name.
+    fn reload(&self, folder: &Path) -> Option<Vec<PathBuf>> {
         match read_folder(folder) {
-            Ok(projects) => {
+            Ok((projects, beside)) => {
                 tracing::info!(projects = projects.len(), "projects re-read");
                 self.replace(projects);
+                Some(beside)
             }
-            Err(error) => tracing::warn!(%error, "projects cannot be re-read, the last good state stays"),
+            Err(error) => {
+                tracing::warn!(%error, "projects cannot be re-read, the last good state stays");
+                None
+            }
         }
     }
 }
@@ -210,18 +214,33 @@ impl ProjectConfig {
 
 type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-/// Names, times and sizes. Follows links, so that a mounted Kubernetes Secret is seen to change.
-fn fingerprint(folder: &Path) -> Result<Fingerprint, CatalogError> {
+/// Names, times and sizes, of the files that the folder's files name too. Follows links, so that
+/// a mounted Kubernetes Secret is seen to change.
+fn fingerprint(folder: &Path, beside: &[PathBuf]) -> Result<Fingerprint, CatalogError> {
     let mut found = Fingerprint::new();
     for path in files(folder)? {
         let metadata = std::fs::metadata(&path).map_err(|error| io(&path, error))?;
         found.insert(path, (metadata.modified().ok(), metadata.len()));
     }
+    for path in beside {
+        // One that is gone is a change as well.
+        let metadata = std::fs::metadata(path).ok();
+        let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+        found.insert(
+            path.clone(),
+            (modified, metadata.map_or(0, |metadata| metadata.len())),
+        );
+    }
     Ok(found)
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<ProjectConfig>, CatalogError> {
-    files(folder)?.iter().map(|path| read_file(path)).collect()
+/// The projects, and the files that theirs name.
+fn read_folder(folder: &Path) -> Result<(Vec<ProjectConfig>, Vec<PathBuf>), CatalogError> {
+    let (mut projects, mut beside) = (Vec::new(), Vec::new());
+    for path in files(folder)? {
+        projects.push(read_file(folder, &path, &mut beside)?);
+    }
+    Ok((projects, beside))
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
@@ -237,7 +256,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
     Ok(paths)
 }
 
-fn read_file(path: &Path) -> Result<ProjectConfig, CatalogError> {
+fn read_file(folder: &Path, path: &Path, beside: &mut Vec<PathBuf>) -> Result<ProjectConfig, CatalogError> {
     let name = path
         .file_stem()
         .and_then(|stem| stem.to_str())
@@ -248,13 +267,31 @@ fn read_file(path: &Path) -> Result<ProjectConfig, CatalogError> {
         path: path.to_owned(),
         message: format!("{}{}", rule_of(error.message()), line_of(&text, error.span())),
     })?;
-    let roles = file.roles.into_iter().map(Role::new).collect();
+    let roles: Vec<Role> = file.roles.into_iter().map(Role::new).collect();
+    let tokens = match file.tokens {
+        Some(section) => {
+            let jwks = match section.jwks_path(folder) {
+                Some(named) => {
+                    let read = std::fs::read_to_string(&named).map_err(|error| io(&named, error));
+                    beside.push(named);
+                    Some(Secret::from(read?))
+                }
+                None => None,
+            };
+            let checked = section.check(&roles, jwks, folder);
+            Some(checked.map_err(|message| CatalogError::Content {
+                path: path.to_owned(),
+                message,
+            })?)
+        }
+        None => None,
+    };
     Ok(ProjectConfig {
         id,
         listen: file.listen,
         roles,
         database: file.database,
-        tokens: file.tokens,
+        tokens,
     })
 }
 

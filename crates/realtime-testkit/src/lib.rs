@@ -10,6 +10,7 @@
     reason = "a broken fixture ends the test that asked for it"
 )]
 
+pub mod jwks;
 pub mod nats;
 pub mod postgres;
 pub mod process;

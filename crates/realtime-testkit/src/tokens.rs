@@ -1,9 +1,14 @@
 //! Tokens as a project's own sign-in would make them.
 
+mod signer;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
+
+pub use jsonwebtoken::Algorithm;
+pub use signer::{Signer, key_set};
 
 /// An HS256 token over exactly these claims.
 pub fn mint(secret: &str, claims: &Value) -> String {

@@ -35,7 +35,7 @@ pub fn announce(
         .config
         .tokens
         .as_ref()
-        .map(|tokens| tokens.jwt_secret.expose())
+        .and_then(|tokens| Some(tokens.secrets.first()?.expose()))
         .unwrap_or_default();
     let database_url = if database.server.is_some() {
         database.url.expose()

@@ -134,9 +134,8 @@ fn keys(config: ProjectConfig) -> anyhow::Result<Project> {
     let secret = config
         .tokens
         .as_ref()
-        .context("the project's file has no token secret")?
-        .jwt_secret
-        .clone();
+        .and_then(|tokens| tokens.secrets.first().cloned())
+        .context("the project's file has no token secret")?;
     let user_id = USER_ID.to_owned();
     let of = |role: &str, sub: Option<&str>| {
         let mut claims = Map::new();

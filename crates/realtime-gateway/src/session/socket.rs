@@ -63,7 +63,7 @@ struct Session {
     state: SessionState,
     outbox: Arc<Outbox>,
     mail: Arc<Mail>,
-    /// What verified its key. Under another secret or other roles the session must prove itself anew.
+    /// What its identities were verified by last. Another one judges them anew.
     verifier: Arc<Verifier>,
     /// Look-ups on their way.
     work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
@@ -124,13 +124,16 @@ impl Session {
         tokio::pin!(stream);
         let limits = Arc::clone(self.gateway.limits());
         let mut catalog = self.gateway.catalog().changed();
+        let mut fetched = self.gateway.verifiers().changed();
         let stop = self.gateway.session_tasks().cancelled();
         tokio::pin!(stop);
         let (mut drain_at, mut written) = (None, false);
-        loop {
+        // The keys may have changed since the handshake.
+        let mut ends = self.rekey().await;
+        while !ends {
             let tick_at = self.tick_at();
             let dead_at = self.heard_at + limits.silence_max();
-            let ends = tokio::select! {
+            ends = tokio::select! {
                 message = stream.next() => match message {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => true,
                     Some(Ok(message)) => self.on_message(&message).await,
@@ -150,15 +153,13 @@ impl Session {
                     self.end(1012, "the gateway restarts")
                 }
                 () = feed_ended(&self.feed) => self.end(1012, "the change feed restarts"),
-                Ok(()) = catalog.changed() => self.on_catalog(),
+                Ok(()) = catalog.changed() => self.rekey().await,
+                Ok(()) = fetched.changed() => self.rekey().await,
                 _ = &mut writer => {
                     written = true;
                     true
                 }
             };
-            if ends {
-                break;
-            }
         }
         self.outbox.close(CloseReason {
             code: 1012,
@@ -200,10 +201,16 @@ impl Session {
         false
     }
 
-    fn on_catalog(&mut self) -> bool {
-        let verifier = self.gateway.verifier(&self.project);
-        let same = verifier.is_some_and(|verifier| Arc::ptr_eq(&verifier, &self.verifier));
-        !same && self.end(1012, "the project's configuration changed")
+    /// Looks whether the project's keys are others than before. `true`: the session ends.
+    async fn rekey(&mut self) -> bool {
+        match self.gateway.verifier(&self.project) {
+            None => self.end(1012, "the project's configuration changed"),
+            Some(verifier) if Arc::ptr_eq(&verifier, &self.verifier) => false,
+            Some(verifier) => {
+                self.verifier = verifier;
+                self.step(Input::Rekeyed).await
+            }
+        }
     }
 
     fn end(&mut self, code: u16, reason: &'static str) -> bool {
@@ -214,9 +221,11 @@ impl Session {
 
     /// One turn of the state. `true`: the session ends.
     async fn turn(&mut self, input: Input) -> bool {
-        if self.on_catalog() {
-            return true;
-        }
+        // First, so that nothing is done any more under a key that is gone.
+        self.rekey().await || self.step(input).await
+    }
+
+    async fn step(&mut self, input: Input) -> bool {
         if let Input::Prepared { channel, .. } = &input {
             self.looking_up.remove(channel);
         }
@@ -264,6 +273,12 @@ impl Session {
                 });
                 self.looking_up.insert(channel, handle);
                 self.work.push(Box::pin(look_up));
+            }
+            Effect::FetchKeys => {
+                let (gateway, project) = (self.gateway.clone(), self.project.clone());
+                self.work.push(Box::pin(async move {
+                    Ok(Input::Keys(gateway.verifiers().refresh(&project).await))
+                }));
             }
             Effect::Subscribe {
                 tag,

@@ -3,6 +3,8 @@
 //! Must never let a channel go on under an identity that has ended or was given back, and never
 //! tell a client more about a refusal than its code and rule.
 
+mod awaiting;
+mod identity;
 mod join;
 
 use std::collections::HashMap;
@@ -18,9 +20,11 @@ use rustc_hash::FxBuildHasher;
 
 use super::channel::{ChannelKey, ChannelTag};
 use super::outbox::CloseReason;
+use crate::auth::jwks::Refresh;
 use crate::auth::{Identity, TokenError, Verifier};
 use crate::feed::{PrepareError, Prepared};
 use crate::limits::Limits;
+use awaiting::Asked;
 use join::JoinRate;
 
 /// The state of one session.
@@ -30,6 +34,10 @@ pub struct SessionState {
     /// Who the connection's own key speaks for.
     own: Identity,
     channels: HashMap<Arc<str>, Channel, FxBuildHasher>,
+    /// What waits for the project's key set, by topic.
+    awaiting: HashMap<Arc<str>, Asked, FxBuildHasher>,
+    /// The key set is being fetched for what waits.
+    fetching: bool,
     next_key: u64,
     joins: JoinRate,
     /// Since when there has been no channel.
@@ -70,6 +78,10 @@ pub enum Input {
         /// The identity that it is live under.
         generation: u64,
     },
+    /// The project's key set was fetched, or could not be.
+    Keys(Refresh),
+    /// The project's keys or rules are others than before: identities are judged anew.
+    Rekeyed,
     /// Time passed.
     Tick,
 }
@@ -110,6 +122,8 @@ pub enum Effect {
         /// The identity.
         claims: Claims,
     },
+    /// Fetch the project's key set; answer with [`Input::Keys`].
+    FetchKeys,
     /// Deliver nothing until the next `Subscribe`.
     Suspend {
         /// The channel.
@@ -166,6 +180,8 @@ impl SessionState {
             serializer,
             own,
             channels: HashMap::default(),
+            awaiting: HashMap::default(),
+            fetching: false,
             next_key: 0,
             joins: JoinRate::default(),
             unjoined_since_ms: Some(now_ms),
@@ -186,6 +202,8 @@ impl SessionState {
                 self.on_prepared(channel, generation, result, context, &mut effects);
             }
             Input::Live { channel, generation } => self.on_live(channel, generation, &mut effects),
+            Input::Keys(refresh) => self.on_keys(refresh, context, &mut effects),
+            Input::Rekeyed => self.on_rekeyed(context, &mut effects),
             Input::Tick => self.on_tick(context, &mut effects),
         }
         self.note_unjoined(context.now_ms);
@@ -220,7 +238,13 @@ impl SessionState {
             (_, "phx_join") => self.on_join(frame, context, effects),
             (_, "phx_leave") => self.on_leave(frame, effects),
             (topic, event) => match self.channels.get_mut(topic) {
-                None => effects.push(self.reply_error(frame, "unmatched topic")),
+                None => match self.awaiting_join(topic) {
+                    None => effects.push(self.reply_error(frame, "unmatched topic")),
+                    Some(join_ref) if event == "access_token" && !is_stale(&frame.join_ref, join_ref) => {
+                        self.replace_token(topic, access_token(frame.payload.json()));
+                    }
+                    Some(_) => {}
+                },
                 Some(channel) if event == "access_token" && !channel.is_stale(&frame.join_ref) => {
                     self.on_access_token(frame, context, effects);
                 }
@@ -231,52 +255,18 @@ impl SessionState {
     }
 
     fn on_leave(&mut self, frame: &ClientFrame, effects: &mut Vec<Effect>) {
-        let channel = self.channels.get(&*frame.topic);
-        let join_ref = channel.map_or(&Ref::NULL, |_| &frame.join_ref);
-        let leaves = channel.is_some_and(|channel| !channel.is_stale(&frame.join_ref));
+        let joined = self
+            .channels
+            .get(&*frame.topic)
+            .map(|channel| &channel.tag.join_ref);
+        let joined = joined.or_else(|| self.awaiting_join(&frame.topic));
+        let join_ref = joined.map_or(&Ref::NULL, |_| &frame.join_ref);
+        let leaves = joined.is_some_and(|joined| !is_stale(&frame.join_ref, joined));
         let reply = reply_ok(self.serializer, join_ref, &frame.reference, &frame.topic, "{}");
         // The reply first: the order that clients expect.
         effects.push(Effect::Send(reply.into()));
         if leaves {
             self.close(&frame.topic, effects);
-        }
-    }
-
-    fn on_access_token(&mut self, frame: &ClientFrame, context: &Context<'_>, effects: &mut Vec<Effect>) {
-        let identity = match access_token(frame.payload.json()) {
-            // Given back, as after signing out: the connection's own identity, at once.
-            None => self.own_identity(context.now_ms),
-            Some(token) => context.verifier.verify(&token, context.now_ms),
-        };
-        let identity = match identity {
-            Ok(identity) => identity,
-            Err(error) => return self.end(&frame.topic, &error, effects),
-        };
-        let Some(channel) = self.channels.get_mut(&*frame.topic) else {
-            return;
-        };
-        if channel.identity.claims.fingerprint() == identity.claims.fingerprint() {
-            return;
-        }
-        let same_role = channel.identity.claims.role() == identity.claims.role();
-        channel.identity = identity;
-        channel.generation += 1;
-        if channel.bindings.is_empty() {
-            return;
-        }
-        if channel.looking_up {
-            effects.push(Effect::Suspend {
-                channel: channel.tag.key,
-            });
-        } else if same_role {
-            effects.push(channel.identify());
-        } else {
-            // Another role may read other columns: its filters are looked up anew, and until
-            // then the channel gets nothing.
-            effects.push(Effect::Suspend {
-                channel: channel.tag.key,
-            });
-            effects.push(channel.prepare());
         }
     }
 
@@ -437,6 +427,7 @@ impl SessionState {
 
     /// Ends a channel without a reason, as its client asked.
     fn close(&mut self, topic: &str, effects: &mut Vec<Effect>) {
+        self.forget_awaiting(topic, effects);
         let Some(channel) = self.channels.remove(topic) else {
             return;
         };
@@ -444,10 +435,6 @@ impl SessionState {
             channel: channel.tag.key,
         });
         effects.push(channel.tag.phx_close());
-    }
-
-    fn own_identity(&self, now_ms: u64) -> Result<Identity, TokenError> {
-        self.own.expiry(now_ms).map_or_else(|| Ok(self.own.clone()), Err)
     }
 
     fn reply_ok(&self, to: &ClientFrame, response: &str) -> Effect {
@@ -478,8 +465,9 @@ impl SessionState {
             .iter()
             .all(|(topic, channel)| *topic == channel.tag.topic);
         keyed
-            && self.channels.len() <= limits.socket_channels_max as usize
+            && self.channels.len() + self.joins_awaiting_keys() <= limits.socket_channels_max as usize
             && self.channels.is_empty() == self.unjoined_since_ms.is_some()
+            && (self.fetching || self.awaiting.is_empty())
     }
 }
 
@@ -493,10 +481,15 @@ impl Phase {
     }
 }
 
+/// Whether a push names another join of the topic than the one there is, which it must not end or
+/// re-bind.
+fn is_stale(join_ref: &Ref, joined: &Ref) -> bool {
+    !join_ref.is_null() && join_ref != joined
+}
+
 impl Channel {
-    /// Whether a push names another join of the topic, which must not end or re-bind this one.
     fn is_stale(&self, join_ref: &Ref) -> bool {
-        !join_ref.is_null() && *join_ref != self.tag.join_ref
+        is_stale(join_ref, &self.tag.join_ref)
     }
 
     fn prepare(&mut self) -> Effect {

@@ -402,9 +402,7 @@ pub fn project() -> ProjectConfig {
         listen: Listen::Demand,
         roles: ["anon", "authenticated", "service_role"].map(Role::new).to_vec(),
         database: None,
-        tokens: Some(TokenConfig {
-            jwt_secret: Secret::new(SECRET),
-        }),
+        tokens: Some(TokenConfig::by_secret(Secret::new(SECRET))),
     }
 }
 

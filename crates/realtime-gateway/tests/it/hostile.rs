@@ -5,7 +5,7 @@ use std::time::Duration;
 use realtime_node::catalog::{ProjectConfig, TokenConfig};
 use realtime_node::secret::Secret;
 use realtime_testkit::wait::within;
-use realtime_testkit::ws::Frame;
+use realtime_testkit::ws::{Client, Frame};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -114,9 +114,9 @@ async fn sockets_do_not_outlive_the_secret_that_let_them_in() {
     client.until("a row", |frame| is_row(frame, 1)).await;
 
     world.catalog.replace(vec![ProjectConfig {
-        tokens: Some(TokenConfig {
-            jwt_secret: Secret::new("another secret of thirty-two bytes"),
-        }),
+        tokens: Some(TokenConfig::by_secret(Secret::new(
+            "another secret of thirty-two bytes",
+        ))),
         ..project()
     }]);
     let closed = loop {
@@ -124,7 +124,7 @@ async fn sockets_do_not_outlive_the_secret_that_let_them_in() {
             break closed;
         }
     };
-    assert_eq!(closed.map(|(code, _)| code), Some(1012));
+    assert_eq!(closed.map(|(code, _)| code), Some(4401));
 }
 
 #[tokio::test]
@@ -135,7 +135,23 @@ async fn sockets_do_not_outlive_the_roles_that_let_them_in() {
         roles: project().roles[..2].to_vec(),
         ..project()
     }]);
-    assert!(matches!(client.next().await, Frame::Closed(Some((1012, _)))));
+    // The channel ends; the socket, whose own key is of another role, stays.
+    let (error, _) = client
+        .until("the error", |frame| frame[4]["status"] == "error")
+        .await;
+    assert_eq!(
+        error[4]["message"],
+        "The token's role is not allowed in this project"
+    );
+    client.until("the close", |frame| frame[3] == "phx_close").await;
+    let refused = Client::try_connect(&world.url_as("2.0.0", &token("service_role", "-"))).await;
+    assert_eq!(refused.err(), Some(403));
+    world.insert(json!({ "id": 1 })).await;
+    client
+        .send_json(&json!([null, "5", "phoenix", "heartbeat", {}]))
+        .await;
+    let (_, before) = client.until("the heartbeat", |frame| frame[1] == "5").await;
+    assert!(before.is_empty(), "{before:?}");
 }
 
 #[tokio::test]

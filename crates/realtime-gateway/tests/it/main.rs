@@ -12,5 +12,6 @@ mod delivery;
 mod feed;
 mod harness;
 mod hostile;
+mod keys;
 mod loss;
 mod sessions;

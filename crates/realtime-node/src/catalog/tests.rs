@@ -10,7 +10,7 @@ fn reads_one_project_per_file() {
     write(
         folder.path(),
         "prj-a.toml",
-        "listen = \"always\"\n[tokens]\njwt_secret = \"s3cret\"\n",
+        "listen = \"always\"\n[tokens]\njwt_secret = \"s3cret-s3cret-s3cret-s3cret-s3cret\"\n",
     );
     write(
         folder.path(),
@@ -22,7 +22,8 @@ fn reads_one_project_per_file() {
     let a = catalog.get(&ProjectId::parse("prj-a").unwrap()).unwrap();
     assert_eq!(a.listen, Listen::Always);
     assert!(a.allows_role(&Role::new("service_role")) && !a.allows_role(&Role::new("postgres")));
-    assert_eq!(a.tokens.as_ref().unwrap().jwt_secret.expose(), "s3cret");
+    let secrets = &a.tokens.as_ref().unwrap().secrets;
+    assert_eq!(secrets[0].expose(), "s3cret-s3cret-s3cret-s3cret-s3cret");
     let b = catalog.get(&ProjectId::parse("prj-b").unwrap()).unwrap();
     assert!(!b.allows_role(&Role::new("authenticated")) && b.tokens.is_none());
     assert_eq!(catalog.projects().len(), 2);
@@ -38,9 +39,64 @@ fn mistakes_are_named_without_the_value() {
     std::fs::remove_file(folder.path().join("Bad_Name.toml")).unwrap();
     for (text, rule) in [
         ("[tokens]\njwt_secret = \"hunter2\n", "line 2"),
-        ("[tokens]\njwt_secrets = \"hunter2\"\n", "expected `jwt_secret`"),
+        (
+            "[tokens]\njwt_secrets = \"hunter2\"\n",
+            "expected one of `jwt_secret`",
+        ),
         ("[tokens]\njwt_secret = [\"hunter2\"]\n", "expected a string"),
-        ("[tokens]\n", "missing field `jwt_secret`"),
+        (
+            "[tokens]\n",
+            "tokens: needs jwt_secret, jwks_file, jwks_url or keys",
+        ),
+        (
+            "[tokens]\njwt_secret = \"hunter2\"\n",
+            "jwt_secret: must be at least 32 bytes",
+        ),
+        (
+            "[tokens]\njwt_secret = \"0123456789012345678901234567890123456789\"\nprevious_jwt_secrets = [\"hunter2\"]\n",
+            "previous_jwt_secrets: must be at least 32 bytes",
+        ),
+        (
+            "[tokens]\nprevious_jwt_secrets = [\"0123456789012345678901234567890123456789\"]\n",
+            "previous_jwt_secrets: needs jwt_secret",
+        ),
+        (
+            "[tokens]\njwks_url = \"http://hunter2.example/k\"\n",
+            "jwks_url: must be an https:// address",
+        ),
+        (
+            "[tokens]\njwks_url = \"https://u:hunter2@a.example/k\"\n",
+            "jwks_url: must be an https:// address",
+        ),
+        (
+            "[tokens]\njwks_ca_file = \"hunter2\"\n",
+            "jwks_ca_file: needs jwks_url",
+        ),
+        (
+            "[tokens]\nalgorithms = [\"hunter2\"]\n",
+            "algorithms: must be of HS256",
+        ),
+        (
+            "[tokens]\nalgorithms = [\"none\"]\n",
+            "algorithms: must be of HS256",
+        ),
+        (
+            "[tokens]\nleeway_seconds = 601\n",
+            "leeway_seconds: must be at most 600",
+        ),
+        ("[tokens]\nleeway_seconds = -1\n", "line 2"),
+        (
+            "[[tokens.keys]]\nrole = \"anon\"\nsha256 = \"hunter2\"\n",
+            "keys[0].sha256: must be the key's SHA-256",
+        ),
+        (
+            "[[tokens.keys]]\nrole = \"hunter2\"\nsha256 = \"\"\n",
+            "keys[0].role: must be one of the project's roles",
+        ),
+        (
+            "[[tokens.keys]]\nrole = \"anon\"\nkey = \"hunter2\"\n",
+            "expected `role` or `sha256`",
+        ),
         ("tokens = \"hunter2\"\n", "line 1"),
         ("roles = \"hunter2, expected hunter2\"\n", "expected a sequence"),
         ("listen = \"hunter2\"\n", "expected `demand` or `always`"),
@@ -78,5 +134,39 @@ async fn a_changed_folder_is_read_again_and_a_broken_one_is_not() {
     std::fs::remove_file(folder.path().join("prj-c.toml")).unwrap();
     changed.changed().await.unwrap();
     assert_eq!(catalog.projects().len(), 3);
+    assert!(tasks.drain(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_set_beside_a_project_is_read_and_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = ProjectId::parse("prj-a").unwrap();
+    write(
+        folder.path(),
+        "prj-a.toml",
+        "[tokens]\njwks_file = \"keys/a.json\"\n",
+    );
+    let missing = Catalog::load(folder.path()).unwrap_err();
+    assert!(missing.to_string().contains("keys/a.json"), "{missing}");
+    std::fs::create_dir(folder.path().join("keys")).unwrap();
+    write(folder.path(), "keys/a.json", "{\"keys\":[]}");
+    let tasks = Tasks::new();
+    let catalog = Catalog::watch(folder.path().to_owned(), Duration::from_secs(1), &tasks).unwrap();
+    let jwks = |catalog: &Catalog| {
+        let tokens = catalog.get(&id).unwrap().tokens.clone().unwrap();
+        tokens.jwks.unwrap().expose().to_owned()
+    };
+    assert_eq!(jwks(&catalog), "{\"keys\":[]}");
+    let mut changed = catalog.changed();
+    write(folder.path(), "keys/a.json", "{\"keys\":[{}]}");
+    changed.changed().await.unwrap();
+    assert_eq!(jwks(&catalog), "{\"keys\":[{}]}");
+    // Gone for a moment, as while it is replaced: the last good state stays.
+    std::fs::remove_file(folder.path().join("keys/a.json")).unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(jwks(&catalog), "{\"keys\":[{}]}");
+    write(folder.path(), "keys/a.json", "{\"keys\":[{},{}]}");
+    changed.changed().await.unwrap();
+    assert_eq!(jwks(&catalog), "{\"keys\":[{},{}]}");
     assert!(tasks.drain(Duration::from_secs(1)).await);
 }

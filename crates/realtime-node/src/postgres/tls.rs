@@ -5,49 +5,26 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::tls::client_config;
 
 /// A connector; `verify`: the server must show a certificate for its name from a known authority.
 pub(super) fn connector(verify: bool, ca_file: Option<&Path>) -> Result<MakeRustlsConnect, String> {
-    let provider = Arc::new(ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
     let config = if verify {
-        builder
-            .with_root_certificates(roots(ca_file)?)
-            .with_no_client_auth()
+        client_config(ca_file)?
     } else {
-        builder
+        let provider = Arc::new(ring::default_provider());
+        ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
             .with_no_client_auth()
     };
     Ok(MakeRustlsConnect::new(config))
-}
-
-fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let shown = path.display();
-            for certificate in
-                CertificateDer::pem_file_iter(path).map_err(|error| format!("{shown}: {error}"))?
-            {
-                let certificate = certificate.map_err(|error| format!("{shown}: {error}"))?;
-                roots
-                    .add(certificate)
-                    .map_err(|error| format!("{shown}: {error}"))?;
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    Ok(roots)
 }
 
 /// Takes any certificate: what `sslmode=prefer` means. The traffic is encrypted, the server is

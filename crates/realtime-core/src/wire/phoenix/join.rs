@@ -191,14 +191,14 @@ impl std::fmt::Debug for BindingParams {
 }
 
 /// The token of an `access_token` event, or `None` where it hands the channel back to the
-/// connection's own identity: null, empty, not a text, or a key of the `sb_` kind.
+/// connection's own identity: null, empty or not a text.
 pub fn access_token(payload: &str) -> Option<Box<str>> {
     text(&object(payload), "access_token").and_then(usable_token)
 }
 
 fn usable_token(token: impl AsRef<str>) -> Option<Box<str>> {
     let trimmed = token.as_ref().trim();
-    (!trimmed.is_empty() && !trimmed.starts_with("sb_")).then(|| trimmed.into())
+    (!trimmed.is_empty()).then(|| trimmed.into())
 }
 
 /// The object without an `id` of the client's own, which would stand beside ours.

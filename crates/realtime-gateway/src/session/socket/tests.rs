@@ -3,13 +3,15 @@
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
-use realtime_core::claims::{Claims, Role};
+use realtime_core::claims::Role;
 use realtime_node::admin::Readiness;
 use realtime_node::bus::Bus;
 use realtime_node::catalog::{Catalog, Listen, ProjectConfig, TokenConfig};
 use realtime_node::metrics::Metrics;
 use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
+use realtime_testkit::tokens;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
 
@@ -17,6 +19,11 @@ use super::*;
 use crate::Config;
 use crate::authz::Authz;
 use crate::limits::Limits;
+
+const SECRET: &str = "a secret of at least thirty-two bytes";
+
+/// A time that no test comes near, in seconds since 1970.
+const FAR_SECONDS: u64 = 200_000_000_000;
 
 /// The server's end of a socket: what it sends waits in a short queue, as in a kernel's buffer.
 struct Pipe {
@@ -72,9 +79,7 @@ fn gateway_with(tasks: &Tasks, drain: Duration) -> Gateway {
         listen: Listen::Demand,
         roles: vec![Role::new("anon")],
         database: None,
-        tokens: Some(TokenConfig {
-            jwt_secret: Secret::new("a secret of at least thirty-two bytes"),
-        }),
+        tokens: Some(TokenConfig::by_secret(Secret::new(SECRET))),
     };
     let config = Config {
         catalog: Catalog::from_projects(vec![project]),
@@ -94,15 +99,14 @@ fn connect(gateway: &Gateway, tasks: &Tasks, queue: usize) -> Peer {
     let (to_peer, from_server) = mpsc::channel(queue);
     let project = ProjectId::parse("p").unwrap();
     let (id, open) = gateway.open_session().unwrap();
+    let verifier = gateway.verifier(&project).unwrap();
+    let key = tokens::mint(SECRET, &json!({ "role": "anon", "exp": FAR_SECONDS }));
     let admitted = Admitted {
         id,
-        verifier: gateway.verifier(&project).unwrap(),
+        identity: verifier.verify(&key, gateway.now_ms()).unwrap(),
+        verifier,
         project,
         serializer: Serializer::V2,
-        identity: Identity {
-            claims: Claims::new(Role::new("anon"), "{}"),
-            expires_at_ms: u64::MAX,
-        },
     };
     let pipe = Pipe {
         from_peer,

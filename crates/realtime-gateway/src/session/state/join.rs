@@ -5,8 +5,10 @@
 use std::sync::Arc;
 
 use realtime_core::code::Code;
-use realtime_core::wire::phoenix::{BindingParams, ClientFrame, JoinConfig, TOPIC_PREFIX};
+use realtime_core::wire::phoenix::{BindingParams, ClientFrame, JoinConfig, Ref, TOPIC_PREFIX};
+use realtime_node::secret::Secret;
 
+use super::awaiting::Asked;
 use super::{Channel, ChannelKey, ChannelTag, Context, Effect, Phase, SessionState, Wait};
 use crate::auth::Identity;
 
@@ -17,11 +19,21 @@ pub struct JoinRate {
     joins: u32,
 }
 
-/// What a join that passed the checks asks for.
-struct Join {
-    identity: Identity,
+/// What a join that passed the checks of its frame asks for.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) join_ref: Ref,
+    pub(super) reference: Ref,
+    /// The access token; without one the connection's own identity.
+    pub(super) token: Option<Secret>,
     bindings: Arc<[BindingParams]>,
     wait: Option<Wait>,
+}
+
+impl Join {
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(Secret::expose)
+    }
 }
 
 impl JoinRate {
@@ -45,7 +57,13 @@ impl SessionState {
         self.close(&frame.topic, effects);
         match self.check_join(frame, subtopic, context) {
             Err(reason) => effects.push(self.reply_error(frame, &reason)),
-            Ok(join) => self.open(frame, join, effects),
+            Ok(join) => match self.identify(join.token(), context) {
+                Ok(identity) => self.open(&frame.topic, join, identity, effects),
+                Err(error) if error.code == Code::KeysUnavailable => {
+                    self.await_keys(&frame.topic, Asked::Join(Box::new(join)), effects);
+                }
+                Err(error) => effects.push(self.reply_error(frame, &error.to_string())),
+            },
         }
     }
 
@@ -74,7 +92,7 @@ impl SessionState {
                 format!("Too many joins per second (at most {max} on a socket)"),
             );
         }
-        if self.channels.len() >= limits.socket_channels_max as usize {
+        if self.channels.len() + self.joins_awaiting_keys() >= limits.socket_channels_max as usize {
             let max = limits.socket_channels_max;
             return refuse(
                 Code::TooManyChannels,
@@ -82,11 +100,6 @@ impl SessionState {
             );
         }
         let config = JoinConfig::parse(frame.payload.json(), subtopic);
-        let identity = match &config.access_token {
-            Some(token) => context.verifier.verify(token, context.now_ms),
-            None => self.own_identity(context.now_ms),
-        };
-        let identity = identity.map_err(|error| error.to_string())?;
         if config.bindings.len() > limits.channel_bindings_max as usize {
             let max = limits.channel_bindings_max;
             return refuse(
@@ -111,34 +124,36 @@ impl SessionState {
             asked_ms,
         });
         Ok(Join {
-            identity,
+            join_ref: frame.join_ref.clone(),
+            reference: frame.reference.clone(),
+            token: config.access_token.map(Secret::new),
             bindings: bindings.into(),
             wait,
         })
     }
 
-    fn open(&mut self, frame: &ClientFrame, join: Join, effects: &mut Vec<Effect>) {
+    pub(super) fn open(&mut self, topic: &str, join: Join, identity: Identity, effects: &mut Vec<Effect>) {
         let key = ChannelKey(self.next_key);
         self.next_key += 1;
         let tag = Arc::new(ChannelTag {
             key,
-            topic: Arc::from(&*frame.topic),
-            join_ref: frame.join_ref.clone(),
+            topic: Arc::from(topic),
+            join_ref: join.join_ref,
             serializer: self.serializer,
         });
         let mut channel = Channel {
             tag: Arc::clone(&tag),
-            identity: join.identity,
+            identity,
             generation: 0,
             bindings: join.bindings,
             looking_up: false,
             phase: Phase::Joined,
         };
         if channel.bindings.is_empty() {
-            effects.push(tag.reply_ok(&frame.reference, r#"{"postgres_changes":[]}"#));
+            effects.push(tag.reply_ok(&join.reference, r#"{"postgres_changes":[]}"#));
         } else {
             channel.phase = Phase::Preparing {
-                reference: frame.reference.clone(),
+                reference: join.reference,
                 wait: join.wait,
             };
             effects.push(channel.prepare());

@@ -6,10 +6,13 @@ use realtime_core::code::Hint;
 use realtime_core::filter::FilterError;
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::decode_text;
-use realtime_testkit::tokens;
+use realtime_node::catalog::TokenConfig;
+use realtime_node::secret::Secret;
+use realtime_testkit::tokens::{self, Signer, key_set};
 use serde_json::json;
 
 use super::*;
+use crate::auth::keys::{self, Key, Origin};
 use crate::feed::{PreparedBinding, PreparedFilter};
 use crate::ids::Interner;
 
@@ -29,7 +32,7 @@ struct Script {
 impl Script {
     fn new(serializer: Serializer) -> Self {
         let roles = ["anon", "authenticated", "service_role"].map(Role::new);
-        let verifier = Verifier::new(SECRET.as_bytes(), &roles, 16_384).unwrap();
+        let verifier = verifier(&roles, &[]);
         let own = verifier.verify(&token("anon", 3_600), START_MS).unwrap();
         Self {
             state: SessionState::new(serializer, own, START_MS),
@@ -146,6 +149,19 @@ impl Script {
         self.prepared(key, None);
         self.live(key, 0);
     }
+}
+
+/// A verifier by the secret, and by the keys that were fetched.
+fn verifier(roles: &[Role], fetched: &[Key]) -> Verifier {
+    let tokens = TokenConfig {
+        jwks_url: Some("https://id.example/keys".parse().unwrap()),
+        ..TokenConfig::by_secret(Secret::new(SECRET))
+    };
+    Verifier::new(&tokens, roles, fetched, 16_384, 32).unwrap()
+}
+
+fn fetched(signer: &Signer) -> Vec<Key> {
+    keys::parse(&key_set(&[signer]), Origin::Url, 32).unwrap()
 }
 
 const NOTES: &str = r#"{"event":"*","schema":"public","table":"notes"}"#;
@@ -543,4 +559,123 @@ fn a_socket_without_a_channel_ends_in_the_end() {
     let mut script = Script::new(Serializer::V2);
     script.joined(Some(&token("anon", 100_000)));
     assert_eq!(script.pass(600_000), "");
+}
+
+fn signed(signer: &Signer) -> String {
+    let exp = START_MS / 1_000 + 3_600;
+    signer.sign(&json!({ "role": "authenticated", "exp": exp }))
+}
+
+#[test]
+fn a_join_by_an_unknown_key_waits_for_one_fetch() {
+    let roles = ["anon", "authenticated"].map(Role::new);
+    let (known, unknown) = (Signer::ed25519(1, "k1"), Signer::ed25519(2, "k2"));
+    let mut script = Script::new(Serializer::V2);
+    let second = |text: String| text.replace("realtime:room", "realtime:other");
+    check(
+        &script.send(&join("1", NOTES, Some(&signed(&known)))),
+        expect!["FetchKeys"],
+    );
+    assert_eq!(
+        script.send(&second(join("2", NOTES, Some(&signed(&unknown))))),
+        ""
+    );
+    script.verifier = verifier(&roles, &fetched(&known));
+    let effects = script.turn(Input::Keys(Refresh::Fetched));
+    let mut lines: Vec<&str> = effects.lines().collect();
+    lines.sort_unstable();
+    check(
+        &lines.join("\n"),
+        expect![[r#"
+            ["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"JwtSignatureError: Failed to validate JWT signature"}}]
+            prepare ChannelKey(0) 0 Role(authenticated) 1"#]],
+    );
+    // The next one to wait asks anew; its answer may be that it is not the time.
+    check(
+        &script.send(&second(join("3", NOTES, Some(&signed(&unknown))))),
+        expect!["FetchKeys"],
+    );
+    check(
+        &script.turn(Input::Keys(Refresh::NotNow)),
+        expect![[
+            r#"["3","3","realtime:other","phx_reply",{"status":"error","response":{"reason":"KeysUnavailable: The token's key is not known just now, try again later"}}]"#
+        ]],
+    );
+}
+
+#[test]
+fn joins_that_wait_count_as_channels_and_their_tokens_end_meanwhile() {
+    let known = Signer::ed25519(1, "k1");
+    let mut script = Script::new(Serializer::V2);
+    script.limits.socket_channels_max = 1;
+    script.send(&join("1", NOTES, Some(&signed(&known))));
+    let other = join("2", NOTES, None).replace("realtime:room", "realtime:other");
+    assert!(script.send(&other).contains("ChannelRateLimitReached"));
+    script.verifier = verifier(&["authenticated"].map(Role::new), &fetched(&known));
+    script.now_ms += 3_600_000;
+    check(
+        &script.turn(Input::Keys(Refresh::Fetched)),
+        expect![[
+            r#"["1","1","realtime:room","phx_reply",{"status":"error","response":{"reason":"InvalidJWTToken: Token has expired 0 seconds ago"}}]"#
+        ]],
+    );
+}
+
+#[test]
+fn what_is_left_or_replaced_while_it_waits_does_not_come_back() {
+    let known = Signer::ed25519(1, "k1");
+    let roles = ["anon", "authenticated"].map(Role::new);
+    let mut script = Script::new(Serializer::V2);
+    script.send(&join("1", NOTES, Some(&signed(&known))));
+    check(
+        &script.send(r#"["1","3","realtime:room","phx_leave",{}]"#),
+        expect![[r#"
+            ["1","3","realtime:room","phx_reply",{"status":"ok","response":{}}]
+            ["1","1","realtime:room","phx_close",{}]"#]],
+    );
+    script.verifier = verifier(&roles, &fetched(&known));
+    assert_eq!(script.turn(Input::Keys(Refresh::Fetched)), "");
+
+    // A refresh that waits, and then the channel is given back, left, or joined anew.
+    for meanwhile in [
+        access_token_frame("1", "null"),
+        r#"["1","3","realtime:room","phx_leave",{}]"#.to_owned(),
+        join("2", NOTES, None),
+    ] {
+        let mut script = Script::new(Serializer::V2);
+        script.joined(None);
+        let waits = script.send(&access_token_frame("1", &format!("\"{}\"", signed(&known))));
+        assert_eq!(waits, "FetchKeys");
+        script.send(&meanwhile);
+        script.verifier = verifier(&roles, &fetched(&known));
+        assert_eq!(script.turn(Input::Keys(Refresh::Fetched)), "", "{meanwhile}");
+    }
+}
+
+#[test]
+fn a_withdrawn_key_ends_its_channels_and_its_socket() {
+    let (known, other) = (Signer::ed25519(1, "k1"), Signer::ed25519(2, "k2"));
+    let roles = ["anon", "authenticated"].map(Role::new);
+    let mut script = Script::new(Serializer::V2);
+    script.verifier = verifier(&roles, &fetched(&known));
+    script.joined(Some(&signed(&known)));
+    assert_eq!(script.turn(Input::Rekeyed), "");
+    script.verifier = verifier(&roles, &fetched(&other));
+    check(
+        &script.turn(Input::Rekeyed),
+        expect![[r#"
+            Unsubscribe { channel: ChannelKey(0) }
+            ["1",null,"realtime:room","system",{"extension":"system","status":"error","message":"The key behind the token is no longer valid","channel":"room"}]
+            ["1","1","realtime:room","phx_close",{}]"#]],
+    );
+    script.verifier = verifier(&roles[1..], &[]);
+    check(
+        &script.turn(Input::Rekeyed),
+        expect![[r#"Close(CloseReason { code: 4401, reason: "the connection's key is no longer valid" })"#]],
+    );
+    // A key that has ended by itself does not end the socket: channels have tokens of their own.
+    let mut script = Script::new(Serializer::V2);
+    script.joined(Some(&token("authenticated", 7_200)));
+    script.now_ms += 3_600_001;
+    assert_eq!(script.turn(Input::Rekeyed), "");
 }

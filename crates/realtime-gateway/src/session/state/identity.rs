@@ -1,0 +1,115 @@
+//! Who a session's channels speak for: which identity a token means, and when another takes its place.
+//!
+//! Must never let a channel keep an identity whose key was withdrawn, or get a change between the
+//! end of one identity and the beginning of another of another role.
+
+use std::sync::Arc;
+
+use realtime_core::code::Code;
+use realtime_core::wire::phoenix::{ClientFrame, access_token};
+use realtime_node::secret::Secret;
+
+use super::awaiting::Asked;
+use super::{Context, Effect, SessionState};
+use crate::auth::{Identity, TokenError};
+use crate::session::outbox::CloseReason;
+
+impl SessionState {
+    pub(super) fn on_access_token(
+        &mut self,
+        frame: &ClientFrame,
+        context: &Context<'_>,
+        effects: &mut Vec<Effect>,
+    ) {
+        // None: given back, as after signing out; then it is the connection's own identity, at once.
+        let token = access_token(frame.payload.json());
+        self.awaiting.remove(&*frame.topic);
+        let key = self.channels.get(&*frame.topic).map(|channel| channel.tag.key);
+        match self.identify(token.as_deref(), context) {
+            Ok(identity) => self.renew(&frame.topic, identity, effects),
+            Err(error) => match (token, key) {
+                (Some(token), Some(key)) if error.code == Code::KeysUnavailable => {
+                    let asked = Asked::Renew(key, Secret::new(token));
+                    self.await_keys(&frame.topic, asked, effects);
+                }
+                _ => self.end(&frame.topic, &error, effects),
+            },
+        }
+    }
+
+    /// Puts a channel under another identity.
+    pub(super) fn renew(&mut self, topic: &str, identity: Identity, effects: &mut Vec<Effect>) {
+        let Some(channel) = self.channels.get_mut(topic) else {
+            return;
+        };
+        if channel.identity.claims.fingerprint() == identity.claims.fingerprint() {
+            // The same claims, perhaps vouched for by another key, which may outlive the first.
+            channel.identity = identity;
+            return;
+        }
+        let same_role = channel.identity.claims.role() == identity.claims.role();
+        channel.identity = identity;
+        channel.generation += 1;
+        if channel.bindings.is_empty() {
+            return;
+        }
+        if channel.looking_up {
+            effects.push(Effect::Suspend {
+                channel: channel.tag.key,
+            });
+        } else if same_role {
+            effects.push(channel.identify());
+        } else {
+            // Another role may read other columns: its filters are looked up anew, and until
+            // then the channel gets nothing.
+            effects.push(Effect::Suspend {
+                channel: channel.tag.key,
+            });
+            effects.push(channel.prepare());
+        }
+    }
+
+    /// A key that was withdrawn takes what it let in with it: a channel, or the socket itself.
+    pub(super) fn on_rekeyed(&mut self, context: &Context<'_>, effects: &mut Vec<Effect>) {
+        match context.verifier.still(&self.own) {
+            Ok(expires_at_ms) => self.own.expires_at_ms = expires_at_ms,
+            Err(_) => {
+                return effects.push(Effect::Close(CloseReason {
+                    code: 4401,
+                    reason: "the connection's key is no longer valid",
+                }));
+            }
+        }
+        let mut refused = Vec::new();
+        for channel in self.channels.values_mut() {
+            match context.verifier.still(&channel.identity) {
+                Ok(expires_at_ms) => channel.identity.expires_at_ms = expires_at_ms,
+                Err(error) => refused.push((Arc::clone(&channel.tag.topic), error)),
+            }
+        }
+        for (topic, error) in refused {
+            self.end(&topic, &error, effects);
+        }
+    }
+
+    /// Who a token speaks for; without one, the connection's own key does.
+    pub(super) fn identify(
+        &self,
+        token: Option<&str>,
+        context: &Context<'_>,
+    ) -> Result<Identity, TokenError> {
+        let Some(token) = token else {
+            return self.own_identity(context.now_ms);
+        };
+        match context.verifier.verify(token, context.now_ms) {
+            // SDKs send the key that they connect with, which may not be the one that came in
+            // here: a proxy exchanges it. Such a key is not a token of its own.
+            Err(error) if error.code == Code::InvalidApiKey => self.own_identity(context.now_ms),
+            verified => verified,
+        }
+    }
+
+    fn own_identity(&self, now_ms: u64) -> Result<Identity, TokenError> {
+        self.own.expiry(now_ms).map_or_else(|| Ok(self.own.clone()), Err)
+    }
+}
