@@ -22,7 +22,7 @@ export ANVILBASE_BIN ?= $(TARGET)/debug/anvilbase
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Install what tests and demo need: PostgreSQL and NATS binaries, npm and PyPI packages
@@ -52,6 +52,16 @@ test: setup build ## Run all tests, on real PostgreSQL, real NATS and real clien
 		$(CARGO) test --workspace; \
 	fi
 
+# What touches a database, on the other PostgreSQL; the rest (wire, clients, command) does not depend on it.
+TESTS_18 ?= package(realtime-listener) | package(realtime-authz) | package(realtime-gateway) \
+	| (package(realtime-tests) & !test(/^(bus|clients|cold|config_table|dev|layers|readme)::/))
+
+.PHONY: test-18
+test-18: setup build ## Run the tests that touch a database once more, on PostgreSQL 18
+	@bin=$$(tests/setup/postgres-18.sh); \
+		ANVILBASE_TEST_POSTGRES_BIN=$$bin ANVILBASE_TEST_POSTGRES_MAJOR=18 \
+		$(CARGO) nextest run --workspace -E '$(TESTS_18)'
+
 # Optimized, as it is deployed; LOAD_ARGS="latency --rates 1000" measures something else.
 LOAD_ARGS ?= latency
 
@@ -80,7 +90,7 @@ fmt: ## Format the Rust code
 	@$(CARGO) fmt --all
 
 .PHONY: ci
-ci: lint test demo ## What a change must pass: lint, test, demo
+ci: lint test test-18 demo ## What a change must pass: lint, test on both versions of PostgreSQL, demo
 
 .PHONY: proto
 proto: ## Write the generated code of proto/ anew (a test compares it)

@@ -1,11 +1,24 @@
 //! A PostgreSQL server of a test's own.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 
+use realtime_node::args::from_environment;
 use realtime_node::postgres::private::{Server, ServerOptions};
 use realtime_node::postgres::{Dsn, PgOptions, connect};
 use tempfile::TempDir;
 use tokio_postgres::Client;
+
+/// Which PostgreSQL the tests run on.
+#[derive(Debug, clap::Args)]
+struct TestArgs {
+    /// Folder with the server's programs; the newest of the machine's own without it.
+    #[arg(long, env = "ANVILBASE_TEST_POSTGRES_BIN")]
+    postgres_bin: Option<PathBuf>,
+    /// Its major version, so that a run that is meant for one cannot be on another.
+    #[arg(long, env = "ANVILBASE_TEST_POSTGRES_MAJOR")]
+    postgres_major: Option<u32>,
+}
 
 /// A server of its own, with a superuser; dropping it ends it and removes its folder.
 #[derive(Debug)]
@@ -27,9 +40,11 @@ impl Postgres {
         // The server may run as another user, who must be able to come through.
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
         let data_dir = folder.path().join("server");
-        let target = data_dir.clone();
+        let wanted: TestArgs = from_environment().unwrap();
+        let bin_dir = wanted.postgres_bin;
+        let (target, bins) = (data_dir.clone(), bin_dir.clone());
         tokio::task::spawn_blocking(move || {
-            Server::copy_folder(&template(), &target).unwrap();
+            Server::copy_folder(&template(bins.as_deref()), &target).unwrap();
         })
         .await
         .unwrap();
@@ -50,12 +65,24 @@ impl Postgres {
             data_dir,
             port: 0,
             settings,
-            bin_dir: None,
+            bin_dir,
         };
-        Self {
+        let postgres = Self {
             server: Server::start(options).await.unwrap(),
             _folder: folder,
-        }
+        };
+        assert!(
+            wanted
+                .postgres_major
+                .is_none_or(|major| major == postgres.major())
+        );
+        postgres
+    }
+
+    /// The server's major version.
+    pub fn major(&self) -> u32 {
+        let version = self.server.data_dir().join("cluster/PG_VERSION");
+        std::fs::read_to_string(version).unwrap().trim().parse().unwrap()
     }
 
     /// The superuser's connection string for a database.
@@ -91,9 +118,16 @@ pub async fn connect_as(dsn: &Dsn) -> Client {
     client
 }
 
-/// The prepared folder, made by whoever comes first.
-fn template() -> PathBuf {
-    let path = std::env::temp_dir().join("anvilbase-test-pg-template-1");
+/// The prepared folder, made by whoever comes first: one for each PostgreSQL.
+fn template(bin_dir: Option<&Path>) -> PathBuf {
+    let name = match bin_dir {
+        Some(bin_dir) => {
+            let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(bin_dir);
+            format!("anvilbase-test-pg-template-1-{hash:016x}")
+        }
+        None => "anvilbase-test-pg-template-1".to_owned(),
+    };
+    let path = std::env::temp_dir().join(name);
     let lock = std::fs::File::create(path.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !is_prepared(&path) {
@@ -101,7 +135,7 @@ fn template() -> PathBuf {
         if making.exists() {
             std::fs::remove_dir_all(&making).unwrap();
         }
-        Server::prepare_folder(&making).unwrap();
+        Server::prepare_folder(&making, bin_dir).unwrap();
         std::fs::rename(&making, &path).unwrap();
     }
     path

@@ -56,10 +56,7 @@ impl Server {
     /// # Errors
     /// No PostgreSQL on the machine; the folder cannot be used; it does not answer in 30 s.
     pub async fn start(options: ServerOptions) -> anyhow::Result<Self> {
-        let bin_dir = match &options.bin_dir {
-            Some(folder) => folder.clone(),
-            None => find_bin_dir()?,
-        };
+        let bin_dir = bin_dir_or_found(options.bin_dir.as_deref())?;
         let prepared = options.clone();
         let bins = bin_dir.clone();
         let password = tokio::task::spawn_blocking(move || prepare(&prepared.data_dir, &bins)).await??;
@@ -80,11 +77,12 @@ impl Server {
     }
 
     /// Makes a server's folder without starting it; one that is already there is left alone.
+    /// `bin_dir` as in [`ServerOptions`].
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn prepare_folder(data_dir: &Path) -> anyhow::Result<()> {
-        prepare(data_dir, &find_bin_dir()?).map(drop)
+    pub fn prepare_folder(data_dir: &Path, bin_dir: Option<&Path>) -> anyhow::Result<()> {
+        prepare(data_dir, &bin_dir_or_found(bin_dir)?).map(drop)
     }
 
     /// Copies a server's folder, ownership included.
@@ -151,10 +149,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub async fn resume(&mut self) -> anyhow::Result<()> {
-        let bin_dir = match &self.options.bin_dir {
-            Some(folder) => folder.clone(),
-            None => find_bin_dir()?,
-        };
+        let bin_dir = bin_dir_or_found(self.options.bin_dir.as_deref())?;
         self.child = spawn(&self.options, &bin_dir, self.port)?;
         self.wait_until_ready().await
     }
@@ -214,6 +209,10 @@ impl Drop for Server {
 pub fn free_port() -> anyhow::Result<u16> {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1")?;
     Ok(probe.local_addr()?.port())
+}
+
+fn bin_dir_or_found(bin_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+    bin_dir.map_or_else(find_bin_dir, |folder| Ok(folder.to_owned()))
 }
 
 /// The folder with the newest `initdb` and `postgres` of the machine.
