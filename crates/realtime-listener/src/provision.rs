@@ -35,13 +35,14 @@ const ATTEMPTS_MAX: u32 = 5;
 const TABLE_LOCK_TIMEOUT_MS: u32 = 2_000;
 const TABLE_ATTEMPTS_MAX: u32 = 3;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     include_str!("sql/schema.sql"),
     include_str!("sql/emit.sql"),
     include_str!("sql/attach.sql"),
     include_str!("sql/judge.sql"),
     include_str!("sql/feed.sql"),
     include_str!("sql/auth.sql"),
+    include_str!("sql/owners.sql"),
 ];
 const ROLES_SQL: &str = include_str!("sql/roles.sql");
 const EVENTS_SQL: &str = include_str!("sql/events.sql");

@@ -335,7 +335,6 @@ begin
   return null;
 end
 $settings_changed$;
-alter function anvilbase_realtime.settings_changed() owner to anvilbase_realtime_owner;
 
 do $trigger$
 begin

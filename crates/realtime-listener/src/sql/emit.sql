@@ -257,16 +257,3 @@ exception when others then
   return null;
 end
 $emit_truncate$;
-
--- To own a function in a schema takes CREATE on it; only for so long.
-grant create on schema anvilbase_realtime to anvilbase_realtime_printer;
-alter function anvilbase_realtime.row_json(record) owner to anvilbase_realtime_printer;
-revoke create on schema anvilbase_realtime from anvilbase_realtime_printer;
-alter function anvilbase_realtime.utf8_length(text) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.notice(oid, text, text, text) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.lost(oid) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.table_key(oid) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.key_json(text, text) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.reference(oid, text, text, integer) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.emit() owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.emit_truncate() owner to anvilbase_realtime_owner;

@@ -66,6 +66,3 @@ set search_path = pg_catalog, pg_temp
 as $beat$
   select pg_notify(s.channel, format('{"v":1,"n":%s,"o":"H"}', to_json(nonce))) from anvilbase_realtime.settings s
 $beat$;
-
-alter function anvilbase_realtime.open_feed() owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.beat(text) owner to anvilbase_realtime_owner;

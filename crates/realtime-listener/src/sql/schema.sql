@@ -68,8 +68,6 @@ language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$ select ('x' || anvilbase_realtime.random_hex(16))::bit(64)::bigint $$;
 
-alter function anvilbase_realtime.random_hex(integer) owner to anvilbase_realtime_owner;
-alter function anvilbase_realtime.random_key() owner to anvilbase_realtime_owner;
 
 do $tables$
 declare
@@ -103,7 +101,7 @@ $tables$;
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 3;
+  c_version constant integer := 4;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin

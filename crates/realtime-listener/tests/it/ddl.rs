@@ -374,3 +374,21 @@ async fn triggers_that_their_owner_renames_or_drops() {
         .await;
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 2"]);
 }
+
+/// The server asks for the right to the trigger's function again, of whoever makes a copy of the trigger.
+#[tokio::test]
+async fn an_owner_without_any_right_of_ours_makes_partitions() {
+    let fixture = Fixture::start().await;
+    let mallory = fixture.mallory().await;
+    let mut tap = fixture.tap().await;
+    mallory
+        .batch_execute(
+            "create table public.p (id int) partition by range (id); \
+             create table public.p1 partition of public.p for values from (0) to (10); \
+             create table public.p2 (id int); alter table public.p attach partition public.p2 for values from (10) to (20); \
+             insert into public.p values (1), (11)",
+        )
+        .await
+        .unwrap();
+    assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1", "I 11"]);
+}
