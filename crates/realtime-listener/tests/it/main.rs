@@ -14,3 +14,4 @@ mod hardening;
 mod provision;
 mod support;
 mod write_path;
+mod writes;
