@@ -7,6 +7,7 @@ mod bus;
 mod clients;
 mod cold;
 mod config_table;
+mod consumers;
 mod dev;
 mod feed;
 mod layers;

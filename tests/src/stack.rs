@@ -17,7 +17,8 @@ pub const JWT_SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
 pub struct Stack {
     /// The database server.
     pub postgres: Postgres,
-    _nats: Nats,
+    /// The NATS server, with our permissions.
+    pub nats: Nats,
     /// The listener.
     pub listener: Process,
     /// authz.
@@ -102,7 +103,7 @@ impl Stack {
         listener.wait_ready(admin_ports[1]).await;
         Self {
             postgres,
-            _nats: nats,
+            nats,
             listener,
             authz,
             gateways: started,

@@ -7,6 +7,7 @@ mod dev;
 mod output;
 mod project_file;
 mod provision;
+mod tail;
 mod token;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ enum Command {
 enum RealtimeCommand {
     /// Install the change feed into a project's database, or bring it up to date.
     Provision(provision::ProvisionArgs),
+    /// Follow a project's feed as internal services get it, from NATS.
+    Tail(tail::TailArgs),
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 used wrongly.
@@ -49,6 +52,7 @@ pub fn main() -> ExitCode {
         match cli.command {
             Command::Dev(args) => dev::run(args).await,
             Command::Realtime(RealtimeCommand::Provision(args)) => provision::run(args).await,
+            Command::Realtime(RealtimeCommand::Tail(args)) => tail::run(args).await,
             Command::Token(args) => token::run(&args).await,
         }
     });

@@ -6,11 +6,15 @@ use std::process::{Child, Command, Stdio};
 use realtime_node::bus::{Bus, NatsOptions};
 use realtime_node::postgres::private::free_port;
 use realtime_node::tasks::Tasks;
+use tempfile::NamedTempFile;
 
 use crate::wait::until;
 
 /// The listener's password at a server that runs with our configuration.
 pub const LISTENER_PASSWORD: &str = "listener-password-of-tests";
+
+/// The password of an internal service that reads the project `dev`.
+pub const READER_PASSWORD: &str = "reader-password-of-tests";
 
 /// The gateway's.
 pub const GATEWAY_PASSWORD: &str = "gateway-password-of-tests";
@@ -22,6 +26,7 @@ pub struct Nats {
     binary: PathBuf,
     config: Option<PathBuf>,
     port: u16,
+    _config_file: Option<NamedTempFile>,
 }
 
 impl Nats {
@@ -30,10 +35,24 @@ impl Nats {
         Self::start_binary(&binaries().remove(0), None).await
     }
 
-    /// Starts the machine's nats-server with our services' users and permissions.
+    /// Starts the machine's nats-server with our services' users and permissions, and with the
+    /// line of a project's reader that the file shows in force for `dev-reader` of the project `dev`.
     pub async fn start_with_permissions() -> Self {
-        let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats.conf");
-        Self::start_binary(&binaries().remove(0), Some(&config)).await
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/nats.conf");
+        let text = std::fs::read_to_string(path).unwrap();
+        let with_reader = text
+            .replace("# { user: prj-a-reader", "{ user: dev-reader")
+            .replace("$PRJ_A_READER_PASSWORD", READER_PASSWORD)
+            .replace("anvilbase.rt.prj-a.", "anvilbase.rt.dev.");
+        assert!(
+            with_reader.contains("{ user: dev-reader"),
+            "the line of a reader is not where it was"
+        );
+        let file = NamedTempFile::with_prefix("anvilbase-nats-").unwrap();
+        std::fs::write(file.path(), with_reader).unwrap();
+        let mut nats = Self::start_binary(&binaries().remove(0), Some(file.path())).await;
+        nats._config_file = Some(file);
+        nats
     }
 
     /// Starts the given binary, with a configuration file of the test's own, which must not name a port.
@@ -44,6 +63,7 @@ impl Nats {
             binary: binary.to_owned(),
             config: config.map(Path::to_owned),
             port,
+            _config_file: None,
         };
         nats.wait().await;
         nats
