@@ -11,6 +11,7 @@ use clap::Args;
 
 use crate::pools::PoolLimits;
 use crate::service::ServiceLimits;
+use crate::settings::SettingsLimits;
 use crate::tables::FactsLimits;
 
 /// Arguments of authz.
@@ -61,6 +62,12 @@ pub struct LimitArgs {
     /// Calls that are worked on at once; more of them wait, until their deadline.
     #[arg(long, env = "ANVILBASE_REALTIME_AUTHZ_CALLS_MAX", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub authz_calls_max: u32,
+    /// Calls for table settings that are worked on at once, each on a database connection of its own; never more than half of all.
+    #[arg(long, env = "ANVILBASE_REALTIME_SETTINGS_CALLS_MAX", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub settings_calls_max: u32,
+    /// Longest time of one call for table settings, in milliseconds. A table that somebody holds locked is waited for as long, and its writers wait behind.
+    #[arg(long, env = "ANVILBASE_REALTIME_SETTINGS_DEADLINE_MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..))]
+    pub settings_deadline_ms: u64,
     /// Facts about tables older than this are read again, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_FACTS_AGE_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub facts_age_seconds: u64,
@@ -159,6 +166,18 @@ impl LimitArgs {
     }
 }
 
+impl LimitArgs {
+    /// What calls for table settings hold to.
+    pub fn settings(&self) -> SettingsLimits {
+        // Rows are judged on what is left.
+        let half = (self.max_db_connections / 2).max(1);
+        SettingsLimits {
+            deadline: Duration::from_millis(self.settings_deadline_ms),
+            calls_max: self.settings_calls_max.min(half) as usize,
+        }
+    }
+}
+
 impl Default for LimitArgs {
     fn default() -> Self {
         Self {
@@ -169,6 +188,8 @@ impl Default for LimitArgs {
             query_pool_statements_max: 256,
             authz_deadline_ms: 2000,
             authz_calls_max: 512,
+            settings_calls_max: 4,
+            settings_deadline_ms: 2000,
             facts_age_seconds: 5,
             facts_entries_max: 10_000,
             search_path: "public".to_owned(),

@@ -15,6 +15,7 @@ pub mod probe;
 pub mod projects;
 pub mod server;
 pub mod service;
+pub mod settings;
 pub mod tables;
 
 pub use args::{AuthzArgs, LimitArgs};

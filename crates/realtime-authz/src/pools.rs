@@ -15,12 +15,13 @@ use realtime_core::id::ProjectId;
 use realtime_node::postgres::{Dsn, PgError};
 use realtime_node::tasks::Tasks;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost};
 pub use prober::ProberFault;
 
-use crate::metrics::AuthzMetrics;
+use crate::metrics::{AuthzMetrics, Counted};
 
 /// What the pools hold to.
 #[derive(Debug, Clone)]
@@ -144,6 +145,45 @@ impl Pools {
         pool
     }
 
+    /// A place among the process's connections, for one that is in no pool.
+    ///
+    /// # Errors
+    /// [`PoolError::Saturated`] after the acquire deadline.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit, PoolError> {
+        self.total(Instant::now() + self.limits.acquire).await
+    }
+
+    /// Runs the half that moves the bytes of a connection that is in no pool, and counts it as open.
+    pub fn adopt(
+        &self,
+        name: &'static str,
+        driving: impl Future<Output = ()> + Send + 'static,
+    ) -> (JoinHandle<()>, Counted) {
+        self.metrics.connections_opened.inc();
+        (self.tasks.spawn(name, driving), self.metrics.count_connection())
+    }
+
+    async fn total(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, PoolError> {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.total).try_acquire_owned() {
+                return Ok(permit);
+            }
+            if !self.close_one_idle() {
+                break;
+            }
+        }
+        let waited = tokio::time::timeout_at(deadline, Arc::clone(&self.total).acquire_owned());
+        match waited.await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(self.saturated()),
+        }
+    }
+
+    fn saturated(&self) -> PoolError {
+        self.metrics.saturated.inc();
+        PoolError::Saturated
+    }
+
     /// Closes what was unused for so long, or has ended.
     fn sweep(&self, unused: Duration) {
         for pool in self.live() {
@@ -184,7 +224,7 @@ impl Pool {
         let deadline = Instant::now() + self.shared.limits.acquire;
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned());
         let Ok(Ok(place)) = place.await else {
-            return Err(self.saturated());
+            return Err(self.shared.saturated());
         };
         while let Some(Idle {
             connection, total, ..
@@ -199,7 +239,7 @@ impl Pool {
                 });
             }
         }
-        let total = self.total(deadline).await?;
+        let total = self.shared.total(deadline).await?;
         let connection =
             Connection::open(&self.dsn, &self.project, &self.shared.limits, &self.shared.tasks).await?;
         self.shared.metrics.connections_opened.inc();
@@ -214,27 +254,6 @@ impl Pool {
     fn pop_idle(&self) -> Option<Idle> {
         // The one used last: the others then grow old and are closed.
         self.idle.lock().pop()
-    }
-
-    async fn total(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, PoolError> {
-        loop {
-            if let Ok(permit) = Arc::clone(&self.shared.total).try_acquire_owned() {
-                return Ok(permit);
-            }
-            if !self.shared.close_one_idle() {
-                break;
-            }
-        }
-        let waited = tokio::time::timeout_at(deadline, Arc::clone(&self.shared.total).acquire_owned());
-        match waited.await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(self.saturated()),
-        }
-    }
-
-    fn saturated(&self) -> PoolError {
-        self.shared.metrics.saturated.inc();
-        PoolError::Saturated
     }
 }
 

@@ -1,6 +1,7 @@
 //! The service on its transport: a TCP port, or any stream of connections.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use futures_util::Stream;
@@ -8,6 +9,7 @@ use realtime_node::catalog::Catalog;
 use realtime_node::metrics::Metrics;
 use realtime_node::tasks::Tasks;
 use realtime_proto::v1::authz_service_server::AuthzServiceServer;
+use realtime_proto::v1::table_service_server::TableServiceServer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -19,14 +21,19 @@ use crate::metrics::AuthzMetrics;
 use crate::pools::Pools;
 use crate::projects::Projects;
 use crate::service::Service;
+use crate::settings::Settings;
 
 /// Largest request: 256 subjects' claims and an event.
 const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The service, ready to be served.
+/// Largest request for settings: a few names.
+const SETTINGS_BYTES_MAX: usize = 64 * 1024;
+
+/// The services, ready to be served.
 #[derive(Clone)]
 pub struct AuthzServer {
     service: Service,
+    settings: Settings,
     tasks: Tasks,
 }
 
@@ -35,8 +42,10 @@ impl AuthzServer {
     pub fn new(catalog: Catalog, limits: &LimitArgs, metrics: &Metrics, tasks: &Tasks) -> Self {
         let counted = AuthzMetrics::new(metrics);
         let pools = Pools::new(limits.pools(), tasks, counted.clone());
+        let settings = Settings::new(catalog.clone(), Arc::clone(&pools), limits.settings());
         let projects = Projects::new(catalog, pools, limits.facts());
         Self {
+            settings,
             service: Service::new(projects, limits.service(), counted),
             tasks: tasks.clone(),
         }
@@ -45,6 +54,11 @@ impl AuthzServer {
     /// The service itself, for callers in the same process.
     pub fn service(&self) -> Service {
         self.service.clone()
+    }
+
+    /// The service of table settings, for callers in the same process.
+    pub fn settings(&self) -> Settings {
+        self.settings.clone()
     }
 
     /// Serves connections of any kind until the tasks are cancelled; open calls are finished first.
@@ -103,7 +117,9 @@ impl AuthzServer {
         }
         let service =
             AuthzServiceServer::new(self.service.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
-        Ok(server.add_service(service))
+        let settings =
+            TableServiceServer::new(self.settings.clone()).max_decoding_message_size(SETTINGS_BYTES_MAX);
+        Ok(server.add_service(service).add_service(settings))
     }
 }
 

@@ -28,7 +28,7 @@ pub const U1: &str = "00000000-0000-4000-8000-000000000001";
 pub const U2: &str = "00000000-0000-4000-8000-000000000002";
 
 /// In the order in which provisioning runs them.
-const PROVISION: [&str; 10] = [
+pub const PROVISION: [&str; 10] = [
     include_str!("../../../realtime-listener/src/sql/roles.sql"),
     include_str!("../../../realtime-listener/src/sql/schema.sql"),
     include_str!("../../../realtime-listener/src/sql/emit.sql"),

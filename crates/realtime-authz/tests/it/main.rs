@@ -15,4 +15,5 @@ mod keys;
 mod pools;
 mod roles;
 mod serving;
+mod settings;
 mod speed;
