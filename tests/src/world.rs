@@ -9,7 +9,7 @@ use realtime_core::id::ProjectId;
 use realtime_gateway::authz::AuthzArgs;
 use realtime_gateway::limits::Limits;
 use realtime_listener::provision::{
-    LISTENER_ROLE, PLATFORM_SQL, PROBER_ROLE, Password, ProvisionOptions, provision,
+    LISTENER_ROLE, PLATFORM_SQL, PROBER_ROLE, Password, ProvisionOptions, SERVICE_ROLE, provision,
 };
 use realtime_listener::{Listener, ListenerConfig};
 use realtime_node::admin::Readiness;
@@ -335,6 +335,7 @@ pub async fn prepare(sql: &mut tokio_postgres::Client) {
     let options = ProvisionOptions {
         listener_password: Password::of("l"),
         prober_password: Password::of("p"),
+        service_password: Password::of("s"),
         ..ProvisionOptions::default()
     };
     provision(sql, options).await.unwrap();
@@ -353,7 +354,7 @@ pub async fn services(
     let database = DatabaseConfig {
         listener_dsn: dsn(LISTENER_ROLE, "l"),
         prober_dsn: dsn(PROBER_ROLE, "p"),
-        service_dsn: None,
+        service_dsn: dsn(SERVICE_ROLE, "s"),
     };
     let databases = Catalog::from_projects(vec![project(Some(database), None)]);
     let config = ListenerConfig::default();
@@ -382,6 +383,7 @@ pub async fn services(
         readiness: Readiness::default(),
         name: "test".to_owned(),
         drain: Duration::from_millis(100),
+        operator_token: None,
     };
     realtime_gateway::run(edge, config, tasks);
     port

@@ -38,6 +38,39 @@ pub enum Code {
     UnableToConnectToProject,
 }
 
+/// Why a call of the management API was refused: `error.code` of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ApiCode {
+    /// No token, or none that the project or its operator made.
+    Unauthorized,
+    /// The project's token, of a role that may not do this.
+    Forbidden,
+    /// The API has no such path, or the project is unknown to an operator.
+    NotFound,
+    /// No base table of that name that the feed could cover.
+    TableNotFound,
+    /// The path does not take the method.
+    MethodNotAllowed,
+    /// A parameter or the body breaks a rule.
+    InvalidRequest,
+    /// The body did not come in time.
+    RequestTimeout,
+    /// The body is too long.
+    BodyTooLarge,
+    /// More calls than the project, or the gateway, works on.
+    TooManyRequests,
+    /// Another transaction holds a lock on the table.
+    TableBusy,
+    /// The login that provisioned the database may not alter the table.
+    TableNotOwned,
+    /// The database was not provisioned for this.
+    NotProvisioned,
+    /// The database, or a service on the way to it, cannot be reached.
+    Unavailable,
+    /// No answer in time. What was asked for may or may not have been done.
+    DeadlineExceeded,
+}
+
 /// A code in a `system` frame of status `ok`: something that the subscriber should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hint {
@@ -131,6 +164,75 @@ impl Code {
             | Self::SubscribeTimeout
             | Self::KeysUnavailable => 503,
         }
+    }
+}
+
+impl ApiCode {
+    /// Every one of them, for whoever describes the API.
+    pub const ALL: [Self; 14] = [
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::TableNotFound,
+        Self::MethodNotAllowed,
+        Self::InvalidRequest,
+        Self::RequestTimeout,
+        Self::BodyTooLarge,
+        Self::TooManyRequests,
+        Self::TableBusy,
+        Self::TableNotOwned,
+        Self::NotProvisioned,
+        Self::Unavailable,
+        Self::DeadlineExceeded,
+    ];
+
+    /// The value of `error.code`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::TableNotFound => "table_not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::InvalidRequest => "invalid_request",
+            Self::RequestTimeout => "request_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::TooManyRequests => "too_many_requests",
+            Self::TableBusy => "table_busy",
+            Self::TableNotOwned => "table_not_owned",
+            Self::NotProvisioned => "not_provisioned",
+            Self::Unavailable => "unavailable",
+            Self::DeadlineExceeded => "deadline_exceeded",
+        }
+    }
+
+    /// The answer's status.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::InvalidRequest => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::NotFound | Self::TableNotFound => 404,
+            Self::MethodNotAllowed => 405,
+            Self::RequestTimeout => 408,
+            Self::TableBusy | Self::TableNotOwned => 409,
+            Self::BodyTooLarge => 413,
+            Self::TooManyRequests => 429,
+            Self::NotProvisioned | Self::Unavailable => 503,
+            Self::DeadlineExceeded => 504,
+        }
+    }
+
+    /// Whether the same call may succeed a moment later.
+    pub fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Self::RequestTimeout
+                | Self::TooManyRequests
+                | Self::TableBusy
+                | Self::Unavailable
+                | Self::DeadlineExceeded
+        )
     }
 }
 

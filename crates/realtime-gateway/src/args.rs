@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::authz::AuthzArgs;
 use crate::limits::Limits;
+use crate::management::access::ManagementArgs;
 
 /// Arguments of a gateway.
 #[derive(Debug, Clone, Args)]
@@ -26,4 +27,7 @@ pub struct GatewayArgs {
     /// What one client may ask for.
     #[command(flatten)]
     pub limits: Limits,
+    /// Who may manage projects.
+    #[command(flatten)]
+    pub management: ManagementArgs,
 }

@@ -3,6 +3,7 @@
 //! Must never answer in authz's place: whatever fails here is a drop with its reason, or no facts.
 
 mod connect;
+mod settings;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use realtime_core::table::TableFacts;
 use realtime_core::verdict::{DropReason, Verdict};
 use realtime_proto::v1;
 use realtime_proto::v1::authz_service_client::AuthzServiceClient;
+use realtime_proto::v1::table_service_client::TableServiceClient;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
@@ -33,6 +35,7 @@ pub struct Authz(Arc<[Replica]>);
 struct Replica {
     name: String,
     client: AuthzServiceClient<Channel>,
+    settings: TableServiceClient<Channel>,
 }
 
 /// A verdict, and the SQLSTATE where a policy raised an error.
@@ -53,8 +56,9 @@ impl Authz {
     /// A client over connected or lazily connecting channels, each with a name of its own that
     /// stays the same in every gateway.
     pub fn new(replicas: impl IntoIterator<Item = (String, Channel)>) -> Self {
-        let replica = |(name, channel)| Replica {
+        let replica = |(name, channel): (String, Channel)| Replica {
             name,
+            settings: TableServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             client: AuthzServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
         };
         Self(replicas.into_iter().map(replica).collect())

@@ -20,7 +20,7 @@ use realtime_core::wire::phoenix::Serializer;
 
 use crate::auth::{Identity, TokenError, Verifier, named_project};
 use crate::session::socket::{Admitted, serve};
-use crate::{Gateway, OpenSession};
+use crate::{Gateway, OpenSession, management};
 
 /// A socket's read buffer: allocated at once for every socket, so small.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -47,8 +47,16 @@ pub fn router(gateway: Gateway) -> Router {
     Router::new()
         .route("/realtime/v1/websocket", any(websocket))
         .route("/socket/websocket", any(websocket))
-        .fallback(async || Refusal::new(StatusCode::NOT_FOUND, "not_found", "Not found").response())
+        .merge(management::router())
+        .fallback(not_found)
         .with_state(gateway)
+}
+
+async fn not_found(uri: Uri) -> Response {
+    if uri.path().starts_with("/api/v1/") {
+        return management::not_found();
+    }
+    Refusal::new(StatusCode::NOT_FOUND, "not_found", "Not found").response()
 }
 
 async fn websocket(

@@ -10,6 +10,7 @@ pub mod feed;
 pub mod http;
 pub mod ids;
 pub mod limits;
+pub mod management;
 pub mod metrics;
 pub mod session;
 
@@ -22,6 +23,7 @@ use realtime_node::admin::Readiness;
 use realtime_node::bus::Bus;
 use realtime_node::catalog::Catalog;
 use realtime_node::metrics::Metrics;
+use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
 use tokio::net::TcpListener;
 
@@ -31,6 +33,7 @@ use authz::Authz;
 use feed::registry::{Registry, Shared};
 use ids::Interner;
 use limits::Limits;
+use management::access::Turns;
 use metrics::GatewayMetrics;
 use session::SessionId;
 
@@ -52,6 +55,8 @@ pub struct Config {
     pub name: String,
     /// How long a stopping gateway may take: most of it is used to spread the closes.
     pub drain: Duration,
+    /// Who shows it may call the management API for every project.
+    pub operator_token: Option<Secret>,
 }
 
 /// A gateway. Cloning shares it.
@@ -71,6 +76,9 @@ struct Inner {
     next_session: AtomicU64,
     open_sessions: AtomicUsize,
     drain: Duration,
+    authz: Authz,
+    turns: Turns,
+    operator_token: Option<Secret>,
 }
 
 /// A session that is counted as open for as long as this lives.
@@ -83,7 +91,7 @@ impl Gateway {
         let limits = Arc::new(config.limits);
         let shared = Shared::new(
             config.bus,
-            config.authz,
+            config.authz.clone(),
             Arc::clone(&limits),
             metrics.clone(),
             &config.name,
@@ -97,6 +105,9 @@ impl Gateway {
         );
         Self(Arc::new(Inner {
             catalog: config.catalog,
+            authz: config.authz,
+            turns: Turns::new(&limits),
+            operator_token: config.operator_token,
             limits,
             metrics,
             registry: Registry::new(shared, feeds.clone()),
@@ -130,6 +141,18 @@ impl Gateway {
 
     pub(crate) fn metrics(&self) -> &GatewayMetrics {
         &self.0.metrics
+    }
+
+    pub(crate) fn authz(&self) -> &Authz {
+        &self.0.authz
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.0.turns
+    }
+
+    pub(crate) fn operator_token(&self) -> Option<&Secret> {
+        self.0.operator_token.as_ref()
     }
 
     pub(crate) fn registry(&self) -> &Registry {

@@ -82,6 +82,18 @@ pub struct Limits {
     /// How long a project's feed is kept after its last channel left, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_FEED_LINGER_SECONDS", default_value_t = 30)]
     pub feed_linger_seconds: u64,
+    /// Calls of the management API that are worked on at once, of all projects; two of one project.
+    #[arg(long, env = "ANVILBASE_REALTIME_MANAGEMENT_CALLS_MAX", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub management_calls_max: u32,
+    /// Calls of the management API for one project within a second.
+    #[arg(long, env = "ANVILBASE_REALTIME_MANAGEMENT_CALLS_PER_SECOND_MAX", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub management_calls_per_second_max: u32,
+    /// Size of the body of such a call, in bytes.
+    #[arg(long, env = "ANVILBASE_REALTIME_MANAGEMENT_BODY_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(256..=1_048_576))]
+    pub management_body_bytes_max: u32,
+    /// Longest time of such a call, in milliseconds.
+    #[arg(long, env = "ANVILBASE_REALTIME_MANAGEMENT_DEADLINE_MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub management_deadline_ms: u64,
 }
 
 impl Limits {
@@ -112,6 +124,10 @@ impl Limits {
 
     pub(crate) fn gate_deadline(&self) -> Duration {
         Duration::from_millis(self.gate_deadline_ms)
+    }
+
+    pub(crate) fn management_deadline(&self) -> Duration {
+        Duration::from_millis(self.management_deadline_ms)
     }
 
     pub(crate) fn feed_linger(&self) -> Duration {

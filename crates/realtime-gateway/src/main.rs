@@ -35,6 +35,7 @@ async fn main() -> anyhow::Result<()> {
 async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
     let common = &args.common;
     let authz = args.gateway.authz.client().await?;
+    let operator_token = args.gateway.management.operator_token().await?;
     let catalog = Catalog::watch(common.projects_dir.clone(), common.projects_poll(), &tasks)?;
     let name = args
         .gateway
@@ -58,6 +59,7 @@ async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
         readiness: readiness.clone(),
         name,
         drain: common.drain(),
+        operator_token,
     };
     let gateway = run(listener, config, &tasks);
     let feeds = std::sync::Arc::new(move || gateway.feeds_page());

@@ -57,6 +57,8 @@ pub struct Inner {
     /// Sockets that the server ended.
     pub closes: Family<Reason, Counter>,
     key_set_fetches: Family<Reason, Counter>,
+    /// Calls of the management API, by what came of them.
+    management: Family<Reason, Counter>,
     latency: Histogram,
 }
 
@@ -95,6 +97,7 @@ impl GatewayMetrics {
             refusals: family("refusals", "Sockets refused, by reason"),
             closes: family("closes", "Sockets ended by the server, by reason"),
             key_set_fetches: family("key_set_fetches", "Fetches of projects' key sets, by outcome"),
+            management: family("management_calls", "Calls of the management API, by outcome"),
             latency: m.register("gateway_latency_seconds", "From commit to outbox", latency),
         }))
     }
@@ -133,6 +136,11 @@ impl GatewayMetrics {
     pub fn key_set_fetch(&self, good: bool) {
         let reason = if good { "fetched" } else { "failed" };
         self.0.key_set_fetches.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Counts a call of the management API.
+    pub fn management(&self, reason: &'static str) {
+        self.0.management.get_or_create(&Reason { reason }).inc();
     }
 
     /// Counts one event's deliveries, and how long it took from its commit.

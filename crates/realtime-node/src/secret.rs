@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 /// A password, token secret or the like. `Debug` shows nothing of it; there is no `Display`.
 #[derive(Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(from = "String")]
@@ -29,6 +31,16 @@ impl Secret {
         ))
     }
 
+    /// Whether a text that somebody sent is this one. How long it takes tells nothing of where they differ:
+    /// digests are compared, and whoever guesses cannot steer those.
+    pub fn is(&self, sent: &str) -> bool {
+        let (own, sent) = (Sha256::digest(self.0.as_bytes()), Sha256::digest(sent.as_bytes()));
+        own.iter()
+            .zip(sent.iter())
+            .fold(0, |differing, (a, b)| differing | (a ^ b))
+            == 0
+    }
+
     /// The text itself, for the one call that needs it.
     pub fn expose(&self) -> &str {
         &self.0
@@ -52,5 +64,19 @@ impl std::str::FromStr for Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_text_is_the_secret() {
+        let secret = Secret::new("hunter2");
+        assert!(secret.is("hunter2"));
+        for other in ["", "hunter", "hunter22", "Hunter2", "hunter2\0"] {
+            assert!(!secret.is(other), "{other:?}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use hyper_util::rt::TokioIo;
 use realtime_authz::{AuthzServer, LimitArgs};
 use realtime_gateway::authz::Authz;
 use realtime_gateway::limits::Limits;
+use realtime_gateway::management::access::ManagementArgs;
 use realtime_gateway::{Config, run};
 use realtime_listener::{Listener, ListenerArgs, ListenerConfig};
 use realtime_node::admin::{self, Admin, Readiness};
@@ -68,6 +69,7 @@ pub async fn start(
         readiness: readiness.clone(),
         name: "dev".to_owned(),
         drain: super::DRAIN / 2,
+        operator_token: from_environment::<ManagementArgs>()?.operator_token().await?,
     };
     let gateway = run(listener, config, tasks);
     let feeds = Arc::new(move || gateway.feeds_page());

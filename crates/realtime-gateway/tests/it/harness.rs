@@ -23,6 +23,7 @@ use realtime_proto::v1;
 use realtime_proto::v1::attach_reply::Outcome;
 use realtime_proto::v1::authz_service_server::{AuthzService, AuthzServiceServer};
 use realtime_proto::v1::feed_status::{Down, Gap, Kind, TableChanged, Up};
+use realtime_proto::v1::table_service_server::{TableService, TableServiceServer};
 use realtime_testkit::tokens;
 use realtime_testkit::ws::Client;
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 pub const SECRET: &str = "a secret of at least thirty-two bytes";
+
+pub const OPERATOR_TOKEN: &str = "an-operator-token-of-the-tests-0123456789";
 
 /// A gateway of the one project `p`, and what it talks to.
 pub struct World {
@@ -63,6 +66,9 @@ pub struct ScriptedAuthz {
     describing: Mutex<usize>,
     /// How many descriptions were on their way at once at most.
     pub describing_most: Mutex<usize>,
+    /// The settings that were asked for.
+    pub settings: Mutex<Vec<v1::SetTableRequest>>,
+    pub listings: Mutex<Vec<v1::ListTablesRequest>>,
 }
 
 #[tonic::async_trait]
@@ -114,6 +120,57 @@ impl AuthzService for ScriptedAuthz {
         Ok(Response::new(known.unwrap_or_else(|| {
             facts(&request.schema, &request.table, "int4")
         })))
+    }
+}
+
+/// What it answers depends on the table: `missing`, `busy`, `foreign`, `bare`, `broken`, `hang`; a list of the
+/// schema `many` has more than one answer holds.
+#[tonic::async_trait]
+impl TableService for ScriptedAuthz {
+    async fn list_tables(
+        &self,
+        request: Request<v1::ListTablesRequest>,
+    ) -> Result<Response<v1::ListTablesResponse>, Status> {
+        let request = request.into_inner();
+        self.listings.lock().push(request.clone());
+        Ok(Response::new(v1::ListTablesResponse {
+            tables: vec![table_state(&request.schema, "notes")],
+            more: request.schema == "many",
+        }))
+    }
+
+    async fn set_table(
+        &self,
+        request: Request<v1::SetTableRequest>,
+    ) -> Result<Response<v1::SetTableResponse>, Status> {
+        let request = request.into_inner();
+        self.settings.lock().push(request.clone());
+        match &*request.table {
+            "missing" => Err(Status::not_found("table")),
+            "busy" => Err(Status::aborted("table")),
+            "foreign" => Err(Status::permission_denied("table")),
+            "bare" => Err(Status::failed_precondition("database")),
+            "broken" => Err(Status::internal("hunter2")),
+            "hang" => std::future::pending().await,
+            table => Ok(Response::new(v1::SetTableResponse {
+                table: Some(v1::TableState {
+                    cdc_enabled: request.cdc_enabled.unwrap_or(true),
+                    ..table_state(&request.schema, table)
+                }),
+            })),
+        }
+    }
+}
+
+fn table_state(schema: &str, table: &str) -> v1::TableState {
+    v1::TableState {
+        schema: schema.into(),
+        table: table.into(),
+        cdc_enabled: true,
+        rls_enabled: true,
+        delete_events: true,
+        emitting: true,
+        ..Default::default()
     }
 }
 
@@ -216,6 +273,7 @@ impl World {
             readiness: readiness.clone(),
             name: "g".into(),
             drain: Duration::from_secs(2),
+            operator_token: Some(Secret::new(OPERATOR_TOKEN)),
         };
         let gateway = run(listener, config, &tasks);
         Self {
@@ -371,12 +429,14 @@ impl Drop for World {
 async fn serve_authz(authz: Arc<ScriptedAuthz>, tasks: &Tasks) -> tonic::transport::Channel {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
+    let settings = TableServiceServer::from_arc(Arc::clone(&authz));
     let service = AuthzServiceServer::from_arc(authz);
     let incoming = TcpIncoming::from(listener);
     tasks.spawn(
         "scripted authz",
         Server::builder()
             .add_service(service)
+            .add_service(settings)
             .serve_with_incoming(incoming),
     );
     tonic::transport::Endpoint::from_shared(url)

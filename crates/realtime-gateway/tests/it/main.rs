@@ -14,4 +14,5 @@ mod harness;
 mod hostile;
 mod keys;
 mod loss;
+mod management;
 mod sessions;

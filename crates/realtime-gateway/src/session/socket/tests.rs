@@ -90,6 +90,7 @@ fn gateway_with(tasks: &Tasks, drain: Duration) -> Gateway {
         readiness: Readiness::default(),
         name: "g".into(),
         drain,
+        operator_token: None,
     };
     Gateway::new(config, tasks)
 }
