@@ -27,6 +27,15 @@ pub struct Claims {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
+/// Whose sockets and channels an operator means.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// Those of a user: tokens with this `sub`.
+    Subject(Arc<str>),
+    /// Those of one sign-in of a user: tokens with this `session_id`.
+    Session(Arc<str>),
+}
+
 impl Role {
     /// A role by its name in the database.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
@@ -86,6 +95,15 @@ impl Claims {
 impl fmt::Debug for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Claims({:?})", self.role)
+    }
+}
+
+impl fmt::Debug for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Subject(_) => "Who(subject)",
+            Self::Session(_) => "Who(session)",
+        })
     }
 }
 

@@ -19,6 +19,9 @@ pub const ATTACH_QUEUE: &str = "listeners";
 /// Everything that every project's gateways say of their interest.
 pub const INTEREST_ALL: &str = "anvilbase.rt._cluster.interest.*";
 
+/// Where gateways are told to end what a user has open.
+pub const SESSION: &str = "anvilbase.rt._cluster.session";
+
 /// What a message on a project's subtree is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

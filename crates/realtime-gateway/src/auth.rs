@@ -11,7 +11,7 @@ use std::fmt;
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode_header};
-use realtime_core::claims::{Claims, Role};
+use realtime_core::claims::{Claims, Role, Who};
 use realtime_core::code::Code;
 use realtime_node::catalog::{StaticKey, TokenConfig};
 use serde::Deserialize;
@@ -338,16 +338,16 @@ impl Identity {
         (now_ms >= self.expires_at_ms).then(|| expired(self.expires_at_ms, now_ms))
     }
 
-    /// Whether this is the subject, or the sign-in session, that an operator names.
-    pub fn is_of(&self, subject: Option<&str>, session: Option<&str>) -> bool {
+    /// Whether this is whom an operator means.
+    pub fn is(&self, who: &Who) -> bool {
         let Ok(looked) = serde_json::from_str::<Looked<'_>>(self.claims.json()) else {
             return false;
         };
-        let is = |claim: Option<&RawValue>, asked: Option<&str>| match (claim.and_then(text), asked) {
-            (Some(claim), Some(asked)) => claim == asked,
-            _ => false,
+        let (claim, asked) = match who {
+            Who::Subject(subject) => (looked.sub, subject),
+            Who::Session(session) => (looked.session_id, session),
         };
-        is(looked.sub, subject) || is(looked.session_id, session)
+        claim.and_then(text).is_some_and(|claim| *claim == **asked)
     }
 }
 

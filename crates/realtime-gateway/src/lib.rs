@@ -6,6 +6,7 @@
 pub mod args;
 pub mod auth;
 pub mod authz;
+pub mod disconnect;
 pub mod feed;
 pub mod http;
 pub mod ids;
@@ -30,6 +31,7 @@ use tokio::net::TcpListener;
 use auth::Verifier;
 use auth::projects::Verifiers;
 use authz::Authz;
+use disconnect::Disconnects;
 use feed::registry::{Registry, Shared};
 use ids::Interner;
 use limits::Limits;
@@ -70,6 +72,7 @@ struct Inner {
     registry: Registry,
     interner: Interner,
     verifiers: Verifiers,
+    disconnects: Disconnects,
     sessions: Tasks,
     /// Apart from the sessions: feeds go on while sessions drain.
     feeds: Tasks,
@@ -89,6 +92,7 @@ impl Gateway {
     pub fn new(config: Config, tasks: &Tasks) -> Self {
         let metrics = GatewayMetrics::new(&config.metrics);
         let limits = Arc::new(config.limits);
+        let disconnects = Disconnects::new(config.bus.clone());
         let shared = Shared::new(
             config.bus,
             config.authz.clone(),
@@ -113,6 +117,7 @@ impl Gateway {
             registry: Registry::new(shared, feeds.clone()),
             interner: Interner::default(),
             verifiers,
+            disconnects,
             sessions: tasks.child(),
             feeds,
             next_session: AtomicU64::new(0),
@@ -173,6 +178,11 @@ impl Gateway {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_millis() as u64
+    }
+
+    /// What operators end.
+    pub(crate) fn disconnects(&self) -> &Disconnects {
+        &self.0.disconnects
     }
 
     /// The verifiers of all projects.
@@ -252,6 +262,7 @@ pub fn run(listener: TcpListener, config: Config, tasks: &Tasks) -> Gateway {
     readiness.set("gateway", true);
     let routes = http::router(gateway.clone());
     let head_deadline = gateway.limits().request_head();
+    tasks.spawn("disconnects", gateway.disconnects().clone().hear(tasks.clone()));
     let edge = http::edge::serve(listener, routes, head_deadline, tasks.clone());
     tasks.spawn("gateway edge", edge);
     let (stop, stopping) = (tasks.cancelled(), gateway.clone());

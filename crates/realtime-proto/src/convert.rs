@@ -3,8 +3,8 @@
 //! From a message: `TryFrom`, with an error that names the field. To a message: `From`.
 
 use realtime_core::change::{ChangeEvent, KeyColumn, Marker, Operation, Position, Row};
-use realtime_core::claims::{Claims, Role};
-use realtime_core::id::TableRef;
+use realtime_core::claims::{Claims, Role, Who};
+use realtime_core::id::{ProjectId, TableRef};
 use realtime_core::table::{CannotEmit, ColumnFacts, Comparison, TableFacts};
 use realtime_core::verdict::{DropReason, Grant, Readable, Verdict};
 
@@ -334,6 +334,36 @@ impl TryFrom<v1::Column> for ColumnFacts {
             readable: message.readable,
             key: message.primary_key,
         })
+    }
+}
+
+impl v1::DisconnectRequest {
+    /// The order to end what somebody has open in a project.
+    pub fn of(project: &ProjectId, who: &Who) -> Self {
+        use v1::disconnect_request::Who as Said;
+        Self {
+            project: project.to_string(),
+            who: Some(match who {
+                Who::Subject(subject) => Said::Subject(subject.to_string()),
+                Who::Session(session) => Said::SessionId(session.to_string()),
+            }),
+        }
+    }
+}
+
+impl TryFrom<v1::DisconnectRequest> for (ProjectId, Who) {
+    type Error = Malformed;
+
+    fn try_from(message: v1::DisconnectRequest) -> Result<Self, Self::Error> {
+        use v1::disconnect_request::Who as Said;
+        let project = ProjectId::parse(&message.project).map_err(|_| Malformed("project"))?;
+        // Nobody is meant by nothing: tokens without the claim are not of one user.
+        let who = match message.who.ok_or(Malformed("who"))? {
+            Said::Subject(subject) if !subject.is_empty() => Who::Subject(subject.into()),
+            Said::SessionId(session) if !session.is_empty() => Who::Session(session.into()),
+            _ => return Err(Malformed("who")),
+        };
+        Ok((project, who))
     }
 }
 

@@ -14,6 +14,7 @@ use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::{Serializer, decode_binary, decode_text};
 use tokio::sync::Semaphore;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 
@@ -24,6 +25,7 @@ use super::outbox::{Batch, CloseReason, Outbox, OutboxLimits};
 use super::state::{Context, Effect, Input, SessionState};
 use crate::Gateway;
 use crate::auth::{Identity, Verifier};
+use crate::disconnect::Disconnect;
 use crate::feed::prepare::prepare;
 use crate::feed::registry::FeedHandle;
 use crate::feed::{Command, SubscriberId, Subscription};
@@ -125,6 +127,7 @@ impl Session {
         let limits = Arc::clone(self.gateway.limits());
         let mut catalog = self.gateway.catalog().changed();
         let mut fetched = self.gateway.verifiers().changed();
+        let mut orders = self.gateway.disconnects().orders();
         let stop = self.gateway.session_tasks().cancelled();
         tokio::pin!(stop);
         let (mut drain_at, mut written) = (None, false);
@@ -155,6 +158,11 @@ impl Session {
                 () = feed_ended(&self.feed) => self.end(1012, "the change feed restarts"),
                 Ok(()) = catalog.changed() => self.rekey().await,
                 Ok(()) = fetched.changed() => self.rekey().await,
+                order = orders.recv() => match order {
+                    Ok(order) => self.on_order(&order).await,
+                    Err(RecvError::Lagged(_)) => self.end(1012, "an operator's orders were missed"),
+                    Err(RecvError::Closed) => self.end(1012, "the gateway restarts"),
+                },
                 _ = &mut writer => {
                     written = true;
                     true
@@ -199,6 +207,10 @@ impl Session {
             }
         }
         false
+    }
+
+    async fn on_order(&mut self, order: &Disconnect) -> bool {
+        order.project == self.project && self.turn(Input::Disconnect(order.who.clone())).await
     }
 
     /// Looks whether the project's keys are others than before. `true`: the session ends.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::ws::Utf8Bytes;
-use realtime_core::claims::Claims;
+use realtime_core::claims::{Claims, Who};
 use realtime_core::wire::phoenix::{
     BindingParams, CONTROL_TOPIC, ClientFrame, FrameError, Ref, Serializer, SystemStatus, access_token,
     close_frame, reply_error, reply_ok,
@@ -82,6 +82,8 @@ pub enum Input {
     Keys(Refresh),
     /// The project's keys or rules are others than before: identities are judged anew.
     Rekeyed,
+    /// An operator ends what somebody has open.
+    Disconnect(Who),
     /// Time passed.
     Tick,
 }
@@ -204,6 +206,7 @@ impl SessionState {
             Input::Live { channel, generation } => self.on_live(channel, generation, &mut effects),
             Input::Keys(refresh) => self.on_keys(refresh, context, &mut effects),
             Input::Rekeyed => self.on_rekeyed(context, &mut effects),
+            Input::Disconnect(who) => self.on_disconnect(&who, &mut effects),
             Input::Tick => self.on_tick(context, &mut effects),
         }
         self.note_unjoined(context.now_ms);
@@ -404,6 +407,22 @@ impl SessionState {
 
     /// Ends a channel whose token has ended, or which was given one that is refused.
     fn end(&mut self, topic: &str, error: &TokenError, effects: &mut Vec<Effect>) {
+        self.part(
+            topic,
+            &error.to_string(),
+            (SystemStatus::Error, &error.message),
+            effects,
+        );
+    }
+
+    /// Ends a channel and says why: to a join that waits by the reply's reason, else by a `system` frame.
+    fn part(
+        &mut self,
+        topic: &str,
+        reason: &str,
+        (status, message): (SystemStatus, &str),
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(channel) = self.channels.remove(topic) else {
             return;
         };
@@ -411,15 +430,10 @@ impl SessionState {
         effects.push(Effect::Unsubscribe { channel: tag.key });
         match &channel.phase {
             Phase::Preparing { reference, .. } | Phase::Waiting { reference, .. } => {
-                effects.push(tag.reply_error(reference, &error.to_string()));
+                effects.push(tag.reply_error(reference, reason));
             }
             Phase::Joined => {
-                effects.push(Effect::Send(tag.system(
-                    "system",
-                    SystemStatus::Error,
-                    &error.message,
-                    &[],
-                )));
+                effects.push(Effect::Send(tag.system("system", status, message, &[])));
                 effects.push(tag.phx_close());
             }
         }

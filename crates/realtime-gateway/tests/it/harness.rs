@@ -254,9 +254,16 @@ impl World {
     }
 
     pub async fn without_listener(limit: impl FnOnce(&mut Limits)) -> Self {
+        Self::gateway(Bus::local(), Arc::default(), limit).await
+    }
+
+    /// Another gateway of the same project on the same bus.
+    pub async fn another_gateway(&self) -> Self {
+        Self::gateway(self.bus.clone(), Arc::clone(&self.authz), |_| {}).await
+    }
+
+    async fn gateway(bus: Bus, authz: Arc<ScriptedAuthz>, limit: impl FnOnce(&mut Limits)) -> Self {
         let (tasks, peers) = (Tasks::new(), Tasks::new());
-        let bus = Bus::local();
-        let authz = Arc::new(ScriptedAuthz::default());
         let replica = serve_authz(Arc::clone(&authz), &peers).await;
         let mut limits = Limits::defaults();
         limit(&mut limits);

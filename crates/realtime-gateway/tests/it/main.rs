@@ -9,6 +9,7 @@
 
 mod connect;
 mod delivery;
+mod disconnect;
 mod feed;
 mod harness;
 mod hostile;

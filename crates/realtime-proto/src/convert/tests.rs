@@ -145,3 +145,24 @@ fn facts_survive_the_journey() {
         Ok(facts)
     );
 }
+
+#[test]
+fn a_disconnect_names_a_project_and_somebody() {
+    let project = ProjectId::parse("p").unwrap();
+    for who in [Who::Subject("u1".into()), Who::Session("s1".into())] {
+        let message = v1::DisconnectRequest::of(&project, &who);
+        let (of, back): (ProjectId, Who) = message.try_into().unwrap();
+        assert!(of == project && back == who);
+        assert!(!format!("{back:?}").contains("1"));
+    }
+    let nobody = v1::DisconnectRequest {
+        project: "p".into(),
+        who: None,
+    };
+    assert_eq!(<(ProjectId, Who)>::try_from(nobody), Err(Malformed("who")));
+    let empty = v1::DisconnectRequest::of(&project, &Who::Subject("".into()));
+    assert_eq!(<(ProjectId, Who)>::try_from(empty), Err(Malformed("who")));
+    let mut nowhere = v1::DisconnectRequest::of(&project, &Who::Subject("u".into()));
+    nowhere.project = "_cluster".into();
+    assert_eq!(<(ProjectId, Who)>::try_from(nowhere), Err(Malformed("project")));
+}

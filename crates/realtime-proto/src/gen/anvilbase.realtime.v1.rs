@@ -960,6 +960,26 @@ impl DownReason {
         }
     }
 }
+/// Body of anvilbase.rt.\_cluster.session, to every gateway: end what a user has open.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DisconnectRequest {
+    #[prost(string, tag = "1")]
+    pub project: ::prost::alloc::string::String,
+    #[prost(oneof = "disconnect_request::Who", tags = "2, 3")]
+    pub who: ::core::option::Option<disconnect_request::Who>,
+}
+/// Nested message and enum types in `DisconnectRequest`.
+pub mod disconnect_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Who {
+        /// The `sub` claim.
+        #[prost(string, tag = "2")]
+        Subject(::prost::alloc::string::String),
+        /// The `session_id` claim.
+        #[prost(string, tag = "3")]
+        SessionId(::prost::alloc::string::String),
+    }
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTablesRequest {
     #[prost(string, tag = "1")]

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use realtime_core::claims::Who;
 use realtime_core::code::Code;
-use realtime_core::wire::phoenix::{ClientFrame, access_token};
+use realtime_core::wire::phoenix::{ClientFrame, SystemStatus, access_token};
 use realtime_node::secret::Secret;
 
 use super::awaiting::Asked;
@@ -89,6 +90,26 @@ impl SessionState {
         }
         for (topic, error) in refused {
             self.end(&topic, &error, effects);
+        }
+    }
+
+    /// An operator's word ends the channels of somebody, and the socket where it is theirs too, or
+    /// where nothing else is on it.
+    pub(super) fn on_disconnect(&mut self, who: &Who, effects: &mut Vec<Effect>) {
+        let theirs = self.channels.values().filter(|channel| channel.identity.is(who));
+        let topics: Vec<Arc<str>> = theirs.map(|channel| Arc::clone(&channel.tag.topic)).collect();
+        for topic in &topics {
+            // Not an error: some SDKs would join again at once.
+            let message = "Server requested disconnect";
+            let reason = format!("{}: {message}", Code::Unauthorized.as_str());
+            self.part(topic, &reason, (SystemStatus::Ok, message), effects);
+        }
+        let emptied = !topics.is_empty() && self.channels.is_empty() && self.awaiting.is_empty();
+        if self.own.is(who) || emptied {
+            effects.push(Effect::Close(CloseReason {
+                code: 4403,
+                reason: "disconnected by an operator",
+            }));
         }
     }
 

@@ -679,3 +679,34 @@ fn a_withdrawn_key_ends_its_channels_and_its_socket() {
     script.now_ms += 3_600_001;
     assert_eq!(script.turn(Input::Rekeyed), "");
 }
+
+fn of_user(sub: &str) -> String {
+    let exp = START_MS / 1_000 + 3_600;
+    let claims = json!({ "role": "authenticated", "sub": sub, "session_id": format!("{sub}-s"), "exp": exp });
+    tokens::mint(SECRET, &claims)
+}
+
+#[test]
+fn an_operators_word_ends_a_users_channels_and_no_others() {
+    let other = |text: String| text.replace("realtime:room", "realtime:other");
+    let mut script = Script::new(Serializer::V2);
+    script.joined(Some(&of_user("u1")));
+    script.send(&other(join("2", NOTES, Some(&of_user("u2")))));
+    assert_eq!(script.turn(Input::Disconnect(Who::Subject("u3".into()))), "");
+    assert_eq!(script.turn(Input::Disconnect(Who::Session("u1".into()))), "");
+    check(
+        &script.turn(Input::Disconnect(Who::Subject("u1".into()))),
+        expect![[r#"
+            Unsubscribe { channel: ChannelKey(0) }
+            ["1",null,"realtime:room","system",{"extension":"system","status":"ok","message":"Server requested disconnect","channel":"room"}]
+            ["1","1","realtime:room","phx_close",{}]"#]],
+    );
+    // A join that was not answered yet is refused; then nothing is left on the socket.
+    check(
+        &script.turn(Input::Disconnect(Who::Session("u2-s".into()))),
+        expect![[r#"
+            Unsubscribe { channel: ChannelKey(1) }
+            ["2","2","realtime:other","phx_reply",{"status":"error","response":{"reason":"Unauthorized: Server requested disconnect"}}]
+            Close(CloseReason { code: 4403, reason: "disconnected by an operator" })"#]],
+    );
+}
