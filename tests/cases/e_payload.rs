@@ -126,10 +126,18 @@ async fn e01_numbers_keep_every_digit() {
 #[tokio::test]
 async fn e04_arrays_and_documents_are_json_and_nothing_says_otherwise() {
     let world = World::start().await;
-    let create = "create type pair as (a int, b text); create type mood as enum ('so so', 'down');
+    // Not every build of the server has libxml.
+    let xml = if world.postgres.can("select '<a/>'::xml").await {
+        "xml"
+    } else {
+        "text"
+    };
+    let create = format!(
+        "create type pair as (a int, b text); create type mood as enum ('so so', 'down');
         create table t (id int primary key, owner uuid, tags text[], meta jsonb, doc json, span int4range, spans int4multirange,
-          nested int[], pairs pair[], one pair, moods mood[], at interval, addr inet, bits bit(4), x xml, p point)";
-    let mut one = watch(&world, create).await;
+          nested int[], pairs pair[], one pair, moods mood[], at interval, addr inet, bits bit(4), x {xml}, p point)"
+    );
+    let mut one = watch(&world, &create).await;
     let rows = [
         r#"'{"a,b",NULL,"c\"d"}', '{}', '[]', '[1,5)', '{[1,3),[5,7)}', '{{1,2},{3,NULL}}', '{"(1,\"x,y\")"}', '(2,)', '{"so so",down}', '1 day 02:03:04.5', '10.0.0.1/8', '1010', '<a>&amp;</a>', '(1,2.5)'"#,
         r#"'{}', '[]', '{}', 'empty', '{}', '{}', '{}', '(,)', '{}', '-1 mon', '::1', '0000', '', '(0,0)'"#,

@@ -85,6 +85,11 @@ impl Postgres {
         std::fs::read_to_string(version).unwrap().trim().parse().unwrap()
     }
 
+    /// Whether the server runs a statement: not every build has ICU or libxml.
+    pub async fn can(&self, sql: &str) -> bool {
+        self.connect("postgres").await.batch_execute(sql).await.is_ok()
+    }
+
     /// The superuser's connection string for a database.
     pub fn superuser_dsn(&self, database: &str) -> Dsn {
         self.server.superuser_dsn(database).unwrap()

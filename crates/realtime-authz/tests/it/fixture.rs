@@ -157,6 +157,18 @@ impl Fixture {
         }
     }
 
+    /// A collation under which other texts than equal ones are equal; an ordinary one where the server is built without
+    /// ICU, and then false.
+    pub async fn create_folded_collation(&self) -> bool {
+        let folded =
+            "create collation folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false)";
+        let folds = self.admin.batch_execute(folded).await.is_ok();
+        if !folds {
+            self.run("create collation folded from \"C\"").await;
+        }
+        folds
+    }
+
     /// Runs a statement that changes one row, and gives the event that it emitted.
     pub async fn change(&self, sql: &str) -> ChangeEvent {
         self.changes(sql, 1).await.remove(0)

@@ -334,7 +334,11 @@ async fn values_of_many_types_come_back_as_they_were() {
         ("x", "xml", "'<a>b</a>'"),
         ("pt", "point", "'(1,2)'"),
     ];
+    let has_xml = db.pg.can("select '<a/>'::xml").await;
     for (at, (name, kind, value)) in columns.iter().enumerate() {
+        if *kind == "xml" && !has_xml {
+            continue;
+        }
         let table = format!(r#""Tä""ble {at}""#);
         // Compared as text where the type knows no equality.
         let condition = match *name {

@@ -154,6 +154,10 @@ impl Dice {
                 quoted(&self.odd_text())
             };
         }
+        if kind == "json" && self.chance(15) {
+            let depth = 300;
+            return quoted(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        }
         let pool = constants(kind);
         quoted(pool[self.below(pool.len())])
     }
