@@ -163,7 +163,8 @@ async fn identify(
 
 fn accept(gateway: Gateway, admitted: Admitted, open: OpenSession, upgrade: WebSocketUpgrade) -> Response {
     let limits = gateway.limits();
-    let inbound_max = limits.inbound_bytes_max as usize;
+    // The session refuses by a close that says why; what is larger still is not even read.
+    let inbound_max = 2 * limits.inbound_bytes_max as usize;
     let outbound_max = limits.outbox_bytes_max as usize + WRITE_BUFFER_SLACK_BYTES;
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER_BYTES)

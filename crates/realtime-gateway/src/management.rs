@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod body;
+mod disconnect;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use axum::routing::{MethodRouter, get, put};
+use axum::routing::{MethodRouter, get, post, put};
 use realtime_core::code::ApiCode;
 use serde::Serialize;
 use tokio::time::timeout;
@@ -63,6 +64,11 @@ pub fn routes() -> Vec<Route> {
             method: Method::PUT,
             path: "/api/v1/projects/{id}/realtime/tables/{table}",
             handler: put(tables::set),
+        },
+        Route {
+            method: Method::POST,
+            path: "/api/v1/projects/{id}/realtime/disconnect",
+            handler: post(disconnect::disconnect),
         },
     ]
 }

@@ -84,6 +84,16 @@ pub enum CallerKind {
     ServiceRole,
 }
 
+impl CallerKind {
+    /// Its name in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::ServiceRole => "service_role",
+        }
+    }
+}
+
 /// How many calls there are of whom.
 pub struct Turns {
     all: Arc<Semaphore>,

@@ -50,7 +50,12 @@ pub fn members<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<(String, Option<T
 /// # Errors
 /// One of them occurs twice or is not among `known`, or the query is not UTF-8.
 pub fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, Refusal> {
-    let rule = || Refusal::invalid(format!("query: takes {} only, each once", known.join(", ")));
+    let rule = || {
+        Refusal::invalid(match known {
+            [] => "query: takes no parameter".to_owned(),
+            known => format!("query: takes {} only, each once", known.join(", ")),
+        })
+    };
     let given = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|_| rule())?
         .0;

@@ -11,7 +11,7 @@ use realtime_core::code::ApiCode;
 use realtime_proto::v1;
 use serde::Serialize;
 
-use super::access::{CallerKind, authorize};
+use super::access::authorize;
 use super::{Refusal, answer, body};
 use crate::Gateway;
 
@@ -128,10 +128,7 @@ pub async fn set(
         request.table = table.ok_or(ApiCode::TableNotFound)?;
         let deadline = gateway.limits().management_deadline();
         let set = gateway.authz().set_table(request, &caller.project, deadline).await?;
-        let by = match caller.kind {
-            CallerKind::Operator => "operator",
-            CallerKind::ServiceRole => "service_role",
-        };
+        let by = caller.kind.as_str();
         tracing::info!(project = %caller.project, schema = set.schema, table = set.table, by, "settings of a table were set");
         Ok(TableState::from(set))
     })

@@ -190,6 +190,14 @@ impl Session {
     /// Takes what the client sent. `true`: the session ends.
     async fn on_message(&mut self, message: &Message) -> bool {
         self.heard_at = Instant::now();
+        let size = match message {
+            Message::Text(text) => text.len(),
+            Message::Binary(bytes) => bytes.len(),
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) => 0,
+        };
+        if size > self.gateway.limits().inbound_bytes_max as usize {
+            return self.end(1009, "a message is larger than the server takes");
+        }
         let decoded = match message {
             Message::Text(text) => decode_text(self.serializer, text),
             Message::Binary(bytes) => decode_binary(self.serializer, bytes),

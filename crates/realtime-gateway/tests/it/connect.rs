@@ -1,7 +1,7 @@
 //! Who is let in, and how a refusal reads.
 
 use realtime_testkit::tokens;
-use realtime_testkit::ws::Client;
+use realtime_testkit::ws::{Client, Frame};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -44,14 +44,18 @@ async fn request(world: &World, path: &str, headers: &str) -> (u16, String) {
     }
 }
 
-async fn refusal(world: &World, query: &str) -> (u16, String) {
+async fn refusal(world: &World, query: &str) -> (u16, String, Value) {
     let (status, body) = request(world, &format!("/realtime/v1/websocket?{query}"), "").await;
     let body: Value = serde_json::from_str(&body).unwrap();
-    (status, body["error"].as_str().unwrap().to_owned())
+    (
+        status,
+        body["error"].as_str().unwrap().to_owned(),
+        body["code"].clone(),
+    )
 }
 
 #[tokio::test]
-async fn refusals_say_why_before_the_upgrade() {
+async fn b10_refusals_say_why_before_the_upgrade() {
     let world = World::start().await;
     let good = token("anon", "-");
     let expired = tokens::mint(SECRET, &json!({ "role": "anon", "exp": tokens::now() - 9 }));
@@ -61,38 +65,64 @@ async fn refusals_say_why_before_the_upgrade() {
         SECRET,
         &json!({ "role": "anon", "exp": tokens::now() + 9, "ref": "other" }),
     );
-    for (query, status, text) in [
-        ("vsn=1.0.0".to_owned(), 401, "API key is missing"),
-        ("apikey=&vsn=1.0.0".to_owned(), 401, "API key is missing"),
+    for (query, status, code, text) in [
+        (
+            "vsn=1.0.0".to_owned(),
+            401,
+            json!("InvalidApiKey"),
+            "API key is missing",
+        ),
+        (
+            "apikey=&vsn=1.0.0".to_owned(),
+            401,
+            json!("InvalidApiKey"),
+            "API key is missing",
+        ),
         (
             "apikey=junk".to_owned(),
             401,
+            json!("MalformedJWT"),
             "The token provided is not a valid JWT",
+        ),
+        (
+            "apikey=sb_publishable_junk".to_owned(),
+            401,
+            json!("InvalidApiKey"),
+            "The API key is not known",
         ),
         (
             format!("apikey={expired}"),
             401,
+            json!("InvalidJWTToken"),
             "Token has expired 9 seconds ago",
         ),
         (
             format!("apikey={foreign}"),
             401,
+            json!("JwtSignatureError"),
             "Failed to validate JWT signature",
         ),
         (
             format!("apikey={nobody}"),
             403,
+            json!("Unauthorized"),
             "The token's role is not allowed in this project",
         ),
-        (format!("apikey={named}"), 404, "Tenant not found"),
+        (
+            format!("apikey={named}"),
+            404,
+            json!("TenantNotFound"),
+            "Tenant not found",
+        ),
         (
             format!("apikey={good}&vsn=3.0.0"),
             400,
+            Value::Null,
             "vsn: must be 1.0.x or 2.0.x",
         ),
     ] {
-        let (got, said) = refusal(&world, &query).await;
-        assert_eq!(got, status, "{query}");
+        let (got, said, named) = refusal(&world, &query).await;
+        assert_eq!((got, named), (status, code), "{query}");
         // The seconds may have moved on.
         assert_eq!(said.replace("10 seconds", "9 seconds"), text);
     }
@@ -143,15 +173,25 @@ async fn sockets_are_limited() {
 #[tokio::test]
 async fn a_message_beyond_the_limit_ends_the_socket() {
     let world = World::with_limits(|limits| limits.inbound_bytes_max = 2_048).await;
-    let mut client = world.client().await;
-    client
-        .send(format!(
-            "[null,\"1\",\"phoenix\",\"heartbeat\",\"{}\"]",
-            "x".repeat(3_000)
-        ))
-        .await;
-    assert!(matches!(
-        client.next().await,
-        realtime_testkit::ws::Frame::Closed(_)
-    ));
+    let heartbeat = |bytes: usize| {
+        let frame = |padding: usize| {
+            format!(
+                "[null,\"1\",\"phoenix\",\"heartbeat\",\"{}\"]",
+                "x".repeat(padding)
+            )
+        };
+        frame(bytes - frame(0).len())
+    };
+    for (bytes, closed) in [(2_048, false), (2_049, true), (4_097, true), (100_000, true)] {
+        let mut client = world.client().await;
+        client.send(heartbeat(bytes)).await;
+        match client.next().await {
+            Frame::Text(text) => assert!(!closed && text.contains("phx_reply"), "{bytes}: {text}"),
+            Frame::Closed(close) if bytes == 2_049 => {
+                let said = "a message is larger than the server takes".to_owned();
+                assert_eq!(close, Some((1009, said)));
+            }
+            other => assert!(closed && matches!(other, Frame::Closed(_)), "{bytes}: {other:?}"),
+        }
+    }
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use realtime_testkit::tokens;
 use realtime_testkit::wait::within;
+use realtime_testkit::ws::{Client, Frame};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::harness::{OPERATOR_TOKEN, SECRET, World, token};
+use crate::harness::{OPERATOR_TOKEN, SECRET, World, is_row, notes, token};
 
 const TABLES: &str = "/api/v1/projects/p/realtime/tables";
 
@@ -327,4 +328,56 @@ async fn the_document_is_everybodys() {
     .await;
     assert_eq!(document.status, 200);
     assert_eq!(document.body["openapi"], "3.1.0");
+}
+
+#[tokio::test]
+async fn a_user_is_disconnected_by_the_project_and_by_the_operator_only() {
+    const PATH: &str = "/api/v1/projects/p/realtime/disconnect";
+    let world = world().await;
+    let service = token("service_role", "-");
+    for (bearer, body) in [
+        (&*service, r#"{"sub":"u1"}"#),
+        (OPERATOR_TOKEN, r#"{"sub":"u1"}"#),
+    ] {
+        let mut meant = Client::connect(&world.url_as("2.0.0", &token("authenticated", "u1"))).await;
+        let (mut other, _) = world.joined(&token("authenticated", "u2"), notes()).await;
+        for (bad, status) in [
+            (None, 401),
+            (Some(token("authenticated", "u2")), 403),
+            (
+                Some(tokens::mint(
+                    "another secret of thirty-two bytes",
+                    &tokens::claims("service_role"),
+                )),
+                401,
+            ),
+        ] {
+            let refused = call(&world, "POST", PATH, bad.as_deref(), body).await;
+            assert_eq!(refused.status, status);
+        }
+        let told = call(&world, "POST", PATH, Some(bearer), body).await;
+        assert_eq!((told.status, told.body), (200, json!({ "told": true })));
+        assert_eq!(
+            meant.next().await,
+            Frame::Closed(Some((4403, "disconnected by an operator".to_owned())))
+        );
+        world.insert(json!({ "id": 1 })).await;
+        let (_, before) = other.until("a row", |frame| is_row(frame, 1)).await;
+        assert!(before.is_empty(), "{before:?}");
+    }
+    let refused = call(&world, "POST", PATH, Some(&service), r#"{"sub":""}"#).await;
+    assert_eq!((refused.status, code(&refused)), (400, "invalid_request"));
+    let elsewhere = PATH.replace("/p/", "/q/");
+    assert_eq!(
+        call(&world, "POST", &elsewhere, Some(&service), "{}")
+            .await
+            .status,
+        401
+    );
+    assert_eq!(
+        call(&world, "POST", &elsewhere, Some(OPERATOR_TOKEN), "{}")
+            .await
+            .status,
+        404
+    );
 }
