@@ -2,3 +2,8 @@
 //! test each, whether or not the attack ever found anything. A module per target.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod columns;
+mod payload;
+mod rows;
+mod support;

@@ -57,14 +57,14 @@ impl Check<'_> {
                 .judge_with(&table, role, &members, &mut lease, &mut verdicts)
                 .await;
             if !found.is_empty() {
-                misfits.push((role, found));
+                misfits.push((role, found, table));
             }
         }
         if let Some(lease) = lease {
             lease.release().await;
         }
-        for (role, members) in misfits {
-            self.judge_again(role, &members, &mut verdicts).await;
+        for (role, members, stale) in misfits {
+            self.judge_again(role, &members, &stale, &mut verdicts).await;
         }
         verdicts
             .into_iter()
@@ -80,11 +80,23 @@ impl Check<'_> {
         roles
     }
 
-    /// Once more with new facts: the statement did not fit the database, so the table may have
-    /// changed after its facts were read.
-    async fn judge_again(&self, role: &Role, members: &[usize], verdicts: &mut [Option<Judgement>]) {
-        self.project.facts.forget(self.event.relid, role);
-        let Ok(table) = self.facts(role).await else { return };
+    /// Once more with new facts: the table has changed since those were read, or the statement that was made
+    /// of them did not fit the database.
+    async fn judge_again(
+        &self,
+        role: &Role,
+        members: &[usize],
+        stale: &Table,
+        verdicts: &mut [Option<Judgement>],
+    ) {
+        self.project.facts.forget(stale, role);
+        let table = match self.facts(role).await {
+            Ok(table) => table,
+            Err(reason) => return fill(verdicts, members, dropped(reason)),
+        };
+        if !table.names_mean_the_same(stale) {
+            return fill(verdicts, members, dropped(DropReason::ImageUnreadable));
+        }
         let mut lease = None;
         self.judge_with(&table, role, members, &mut lease, verdicts).await;
         if let Some(lease) = lease {
@@ -109,7 +121,8 @@ impl Check<'_> {
         }
     }
 
-    /// Judges subjects of one role with given facts. Returns those whose statement did not fit.
+    /// Judges subjects of one role with given facts. Returns those whom other facts may give another verdict;
+    /// the verdict that they have is no delivery.
     async fn judge_with(
         &self,
         table: &Table,
@@ -118,21 +131,40 @@ impl Check<'_> {
         lease: &mut Option<Lease>,
         verdicts: &mut [Option<Judgement>],
     ) -> Vec<usize> {
+        let subject = (table, role);
         let question = match (
             gate::first_step(table, self.event),
             table.policy.condition.as_deref(),
         ) {
-            (Step::Settled(verdict), _) => {
+            (Step::Settled(verdict @ Verdict::Drop(_)), _) => {
                 fill(verdicts, members, (verdict, None));
                 return Vec::new();
+            }
+            (Step::Settled(verdict @ Verdict::Deliver(_)), _) => {
+                return match self.ask(subject, None, members, lease).await {
+                    Asked::Answered(_) => {
+                        fill(verdicts, members, (verdict, None));
+                        Vec::new()
+                    }
+                    Asked::Stale => stale(verdicts, members),
+                    Asked::Failed(reason) => {
+                        fill(verdicts, members, dropped(reason));
+                        Vec::new()
+                    }
+                };
             }
             (Step::Images, Some(condition)) => Question::images(table, self.event, role, condition),
             (Step::Images, None) => Err(Unaskable(DropReason::NotVisible)),
             (Step::Key, _) => Question::key(table, self.event, role),
         };
-        let outcomes = match question {
-            Err(Unaskable(reason)) => vec![Outcome::Failed(Failure::new(reason)); members.len()],
-            Ok(question) => self.ask(&question, members, lease).await,
+        let asked = match question {
+            Err(Unaskable(reason)) => Asked::Failed(reason),
+            Ok(question) => self.ask(subject, Some(&question), members, lease).await,
+        };
+        let outcomes = match asked {
+            Asked::Answered(outcomes) => outcomes,
+            Asked::Stale => return stale(verdicts, members),
+            Asked::Failed(reason) => vec![Outcome::Failed(Failure::new(reason)); members.len()],
         };
         let mut misfits = Vec::new();
         for (at, outcome) in members.iter().zip(outcomes) {
@@ -149,25 +181,54 @@ impl Check<'_> {
         misfits
     }
 
-    async fn ask(&self, question: &Question, members: &[usize], lease: &mut Option<Lease>) -> Vec<Outcome> {
-        let failed = |reason| vec![Outcome::Failed(Failure::new(reason)); members.len()];
+    async fn ask(
+        &self,
+        subject: (&Table, &Role),
+        question: Option<&Question>,
+        members: &[usize],
+        lease: &mut Option<Lease>,
+    ) -> Asked {
         let mut held = match lease.take() {
             Some(lease) => lease,
             None => match tokio::time::timeout_at(self.deadline, self.project.pool.acquire()).await {
                 Ok(Ok(lease)) => lease,
-                Ok(Err(error)) => return failed(unavailable(&error, &self.project.config.id)),
-                Err(_) => return failed(DropReason::Deadline),
+                Ok(Err(error)) => return Asked::Failed(unavailable(&error, &self.project.config.id)),
+                Err(_) => return Asked::Failed(DropReason::Deadline),
             },
         };
         let subjects: Vec<&Claims> = members.iter().map(|at| &self.subjects[*at]).collect();
-        let judged = judge(held.connection(), question, &subjects, self.deadline).await;
-        if judged.intact {
-            *lease = Some(held);
-        } else {
+        let judged = judge(held.connection(), subject, question, &subjects, self.deadline).await;
+        if !judged.intact {
             self.metrics.connections_suspect.inc();
+            // What was answered was; that it was answered by current facts may not be known.
+            return match judged.current {
+                true => Asked::Answered(judged.outcomes),
+                false if Instant::now() >= self.deadline => Asked::Failed(DropReason::Deadline),
+                false => Asked::Failed(DropReason::DatabaseUnavailable),
+            };
         }
-        judged.outcomes
+        *lease = Some(held);
+        match judged.current {
+            true => Asked::Answered(judged.outcomes),
+            false => Asked::Stale,
+        }
     }
+}
+
+/// What came of asking the database.
+enum Asked {
+    /// One outcome per subject, by facts that were current.
+    Answered(Vec<Outcome>),
+    /// The facts were no longer the catalog's.
+    Stale,
+    /// Nothing.
+    Failed(DropReason),
+}
+
+/// No verdict by facts that have changed; should newer ones change as well, it is a loss.
+fn stale(verdicts: &mut [Option<Judgement>], members: &[usize]) -> Vec<usize> {
+    fill(verdicts, members, dropped(DropReason::ImageUnreadable));
+    members.to_vec()
 }
 
 fn dropped(reason: DropReason) -> Judgement {

@@ -46,6 +46,16 @@ pub fn first_step(table: &Table, event: &ChangeEvent) -> Step {
     if event.is_reference() && !carries_key(event) {
         return drop(DropReason::NoKey);
     }
+    // What a policy reads, and what a role may read, are columns; an image has only names. (A key's columns are in
+    // the key's order.)
+    let printed = [&event.new, &event.old].into_iter().flatten();
+    if !event.is_reference()
+        && !printed
+            .map(|image| table.could_have_printed(image))
+            .all(|is| is == Ok(true))
+    {
+        return drop(DropReason::ImageUnreadable);
+    }
     // A deleted row can no longer be judged; only its key is shown.
     if event.operation == Operation::Delete || !table.access.rls_active {
         return Step::Settled(settle(

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesOrdered;
-use realtime_core::claims::Claims;
+use realtime_core::claims::{Claims, Role};
 use realtime_core::verdict::DropReason;
 use tokio::time::Instant;
 use tokio_postgres::Error;
@@ -23,6 +23,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::gate::Sight;
 use crate::pools::{Connection, Prepared, StatementKey, TransactionError, is_lost};
+use crate::tables::Table;
 
 /// Transactions on their way to the server at once, on one connection.
 const PIPELINED: usize = 32;
@@ -51,25 +52,44 @@ pub struct Judged {
     pub outcomes: Vec<Outcome>,
     /// Every answer that was asked for came.
     pub intact: bool,
+    /// The facts that the question was made of were those of the catalog when it was asked.
+    pub current: bool,
 }
 
-/// Asks a question for subjects of one role, until `deadline`.
+/// Asks a question for subjects of one role, until `deadline`. Without a question the facts alone say what
+/// the subjects see, and only whether they are current is asked.
 pub async fn judge(
     connection: &mut Connection,
-    question: &Question,
+    (table, role): (&Table, &Role),
+    question: Option<&Question>,
     subjects: &[&Claims],
     deadline: Instant,
 ) -> Judged {
     let mut outcomes = Vec::with_capacity(subjects.len());
-    let work = ask_all(connection, question, subjects, &mut outcomes);
+    let stamp = connection.stamp(table.relid, role);
+    let mut stamped = None;
+    let work = async {
+        match question {
+            Some(question) => ask_all(connection, question, subjects, &mut outcomes).await,
+            None => true,
+        }
+    };
+    let work = async { futures_util::join!(async { stamped = Some(stamp.await) }, work).1 };
     let intact = tokio::time::timeout_at(deadline, work).await.unwrap_or(false);
+    let lost = matches!(&stamped, Some(Err(error)) if is_lost(error));
+    let intact = intact && !lost;
+    let current = matches!(stamped, Some(Ok(Some(stamp))) if stamp == table.stamp);
     let missing = if intact || Instant::now() >= deadline {
         DropReason::Deadline
     } else {
         DropReason::DatabaseUnavailable
     };
     outcomes.resize(subjects.len(), Outcome::Failed(Failure::new(missing)));
-    Judged { outcomes, intact }
+    Judged {
+        outcomes,
+        intact,
+        current,
+    }
 }
 
 /// Fills `outcomes` as far as the connection lives. `false`: it must not be used again.

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+pub(crate) use connection::STAMP;
 pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost};
 pub use prober::ProberFault;
 

@@ -2,7 +2,8 @@
 //! it, and which policies stand between the two.
 //!
 //! Must never be asked for more than it was read for: facts belong to one `(table, role)`, were
-//! read after one position of the feed, and are read again after a later one.
+//! read after one position of the feed, and are read again after a later one. A notice of a change can come behind the
+//! row that its transaction wrote: so nothing is delivered by facts whose stamp is not the catalog's own just then.
 
 mod cache;
 mod columns;
@@ -12,6 +13,7 @@ mod reads;
 pub use cache::{Facts, FactsLimits};
 pub use reads::Reads;
 
+use realtime_core::change::{Row, RowError};
 use realtime_core::id::TableRef;
 use realtime_core::table::{CannotEmit, ColumnFacts, TableFacts};
 
@@ -24,6 +26,8 @@ pub struct Table {
     pub table: TableRef,
     /// What kind of relation it is.
     pub kind: Kind,
+    /// Its rows are printed by its partitions, whose columns may stand in another order.
+    pub partitioned: bool,
     /// What was set for it.
     pub settings: Settings,
     /// The emitting trigger is there and fires.
@@ -38,6 +42,8 @@ pub struct Table {
     pub policy: Policy,
     /// A plan made for one subject may hold that subject's answers: none is to serve another.
     pub plans_lie: bool,
+    /// Stands for what all this was read from: see `sql/stamp.sql`.
+    pub stamp: i64,
 }
 
 /// What kind of relation a name stands for.
@@ -168,6 +174,28 @@ impl Table {
     /// Whether the role may SELECT anything of the table.
     pub fn may_select(&self) -> bool {
         self.access.schema_usage && self.access.select
+    }
+
+    /// Whether a name stands for the same column as before, where it stands for one at all: an image has only names, and
+    /// may have been printed before or after the change.
+    pub fn names_mean_the_same(&self, before: &Table) -> bool {
+        self.columns.iter().all(|column| {
+            let known = before.column(&column.facts.name);
+            known.is_none_or(|known| known.attnum == column.attnum)
+        })
+    }
+
+    /// Whether an image may have been printed by the table as it is, apart from columns that came or went since: of
+    /// those that both have, the order is the same. After columns have swapped names it is not.
+    pub fn could_have_printed(&self, image: &Row) -> Result<bool, RowError> {
+        if self.partitioned {
+            return Ok(true);
+        }
+        let mut known = self.columns.iter();
+        let mut names = image
+            .columns()?
+            .filter(|column| self.column(&column.name).is_some());
+        Ok(names.all(|column| known.any(|known| *known.facts.name == *column.name)))
     }
 
     /// A column by its exact name.

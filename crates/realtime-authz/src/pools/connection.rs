@@ -32,6 +32,9 @@ const CLEANSE: &str = "select pg_catalog.pg_advisory_unlock_all(), \
         and pg_catalog.count(*) OPERATOR(pg_catalog.=) $1::pg_catalog.int8 from pg_catalog.pg_prepared_statements s), \
      session_user::pg_catalog.text OPERATOR(pg_catalog.=) current_user::pg_catalog.text";
 
+/// See its file.
+pub(crate) const STAMP: &str = include_str!("../tables/sql/stamp.sql");
+
 /// Whether a role has a guard that is as provisioning made it. Of an owner's own settings on it none are taken: they
 /// would be in force while policies are judged.
 const GUARD: &str = "select p.proname::pg_catalog.text from pg_catalog.pg_proc p \
@@ -49,9 +52,10 @@ const NAME: &str = "select s.name from pg_catalog.pg_prepared_statements s \
 
 /// One session with the database, with the statements that it has prepared.
 pub struct Connection {
-    client: Client,
+    client: Arc<Client>,
     _driver: Driver,
     subject: Statement,
+    stamp: Statement,
     /// The call of each role's guard; `None` where it has none.
     guards: HashMap<Role, Option<Statement>>,
     statements: HashMap<StatementKey, Prepared>,
@@ -124,11 +128,15 @@ impl Connection {
         let driver = Driver(tasks.spawn("query connection", connection.drive()));
         prober::inspect(&client).await?;
         set_up(&client, limits).await?;
-        let subject = client.prepare_typed(SUBJECT, &[Type::TEXT, Type::TEXT]).await?;
+        let (subject, stamp) = futures_util::try_join!(
+            client.prepare_typed(SUBJECT, &[Type::TEXT, Type::TEXT]),
+            client.prepare_typed(STAMP, &[Type::OID, Type::TEXT]),
+        )?;
         Ok(Self {
-            client,
+            client: Arc::new(client),
             _driver: driver,
             subject,
+            stamp,
             guards: HashMap::new(),
             statements: HashMap::new(),
             statements_max: limits.statements_max,
@@ -145,6 +153,16 @@ impl Connection {
     /// The client, for statements that are not kept.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// What the facts about a relation for a role stamp as just now; `None`: there is no such relation. Sent at
+    /// the first poll, ahead of whatever is sent after that.
+    pub fn stamp(&self, relid: u32, role: &Role) -> impl Future<Output = Result<Option<i64>, Error>> + use<> {
+        let (client, statement, role) = (Arc::clone(&self.client), self.stamp.clone(), role.clone());
+        async move {
+            let rows = client.query(&statement, &[&relid, &role.as_str()]).await?;
+            Ok(rows.first().map(|row| row.get(0)))
+        }
     }
 
     /// Whether the session has ended.
@@ -287,7 +305,7 @@ impl Connection {
     pub async fn cleanse(&self) -> bool {
         // Statements given up were closed before this one was sent.
         let guards = self.guards.values().flatten().count();
-        let prepared = (self.statements.len() + guards + 1) as i64;
+        let prepared = (self.statements.len() + guards + 2) as i64;
         match self
             .client
             .query_typed(CLEANSE, &[(&prepared, Type::INT8)])

@@ -109,9 +109,20 @@ impl Facts {
         Ok(table.filter(|table| table.table == *name))
     }
 
-    /// Forgets a table: a statement made from its facts did not fit the database any more.
-    pub fn forget(&self, relid: u32, role: &Role) {
-        self.tables.0.lock().remove(&(relid, role.clone()));
+    /// Forgets facts that have turned out to be old, unless somebody has read, or is reading, newer ones.
+    pub fn forget(&self, stale: &Table, role: &Role) {
+        let key = (stale.relid, role.clone());
+        let place = self.tables.0.lock().get(&key).cloned();
+        let Some(place) = place else { return };
+        if let Ok(mut known) = place.try_lock()
+            && let Some(found) = &*known
+            && found
+                .value
+                .as_ref()
+                .is_none_or(|table| table.stamp == stale.stamp)
+        {
+            *known = None;
+        }
     }
 }
 

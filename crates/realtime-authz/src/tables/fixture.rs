@@ -24,6 +24,7 @@ pub(crate) fn notes() -> Table {
         relid: 7,
         table: TableRef::new("public", "notes"),
         kind: Kind::Base,
+        partitioned: false,
         settings: Settings {
             cdc_enabled: true,
             realtime_public: false,
@@ -53,6 +54,7 @@ pub(crate) fn notes() -> Table {
             },
         },
         plans_lie: false,
+        stamp: 0,
     }
 }
 

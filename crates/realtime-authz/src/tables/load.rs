@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row};
 
 use super::columns::{TypeRow, comparison, fidelity};
 use super::{Access, Column, KeyColumn, Kind, Policy, Reads, Settings, Table};
-use crate::pools::{Lease, is_lost};
+use crate::pools::{Lease, STAMP, is_lost};
 
 const TABLE: &str = include_str!("sql/table.sql");
 const COLUMNS: &str = include_str!("sql/columns.sql");
@@ -65,6 +65,8 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loade
             .await
     };
     let settings = client.query_typed(SETTINGS, &of_table);
+    // Before what it stands for: a change in between makes it an old one.
+    let stamp = client.query_typed(STAMP, &of_both);
     let switch = async {
         // service_role is not one that the prober can take on, and row security does not bind it.
         if role.is_service() {
@@ -79,8 +81,8 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loade
     let to_path = client.query_typed("select pg_catalog.set_config('search_path', $1, true)", &of_path);
     let in_path = client.query_typed(POLICIES, &of_both);
     let end = client.batch_execute("ROLLBACK");
-    let (begin, settings, switch, table, columns, qualified, to_path, in_path, end) = futures_util::join!(
-        begin, settings, switch, table, columns, qualified, to_path, in_path, end
+    let (begin, settings, stamp, switch, table, columns, qualified, to_path, in_path, end) = futures_util::join!(
+        begin, settings, stamp, switch, table, columns, qualified, to_path, in_path, end
     );
     // The first error is the one that says why.
     begin?;
@@ -88,12 +90,13 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loade
     if switch.as_ref().err().is_some_and(|error| !is_lost(error)) {
         return Ok(Loaded::RoleUnusable);
     }
+    let stamp = stamp?;
     switch?;
     let (table, columns, qualified) = (table?, columns?, qualified?);
     to_path?;
     let in_path = in_path?;
     end?;
-    let Some(row) = table.first() else {
+    let (Some(row), Some(stamp)) = (table.first(), stamp.first()) else {
         return Ok(Loaded::NoTable);
     };
     Ok(Loaded::Table(assemble(
@@ -102,10 +105,18 @@ pub(super) async fn load(lease: &Lease, relid: u32, role: &Role) -> Result<Loade
         &columns,
         settings.first(),
         policy(&qualified, &in_path),
+        stamp.get(0),
     )))
 }
 
-fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, policy: Policy) -> Table {
+fn assemble(
+    relid: u32,
+    row: &Row,
+    columns: &[Row],
+    settings: Option<&Row>,
+    policy: Policy,
+    stamp: i64,
+) -> Table {
     let kind = match (row.get::<_, &str>("relkind"), row.get("is_partition")) {
         ("r" | "p", false) => Kind::Base,
         ("r" | "p", true) => Kind::Partition,
@@ -151,6 +162,7 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
             row.get::<_, &str>("table_name"),
         ),
         kind,
+        partitioned: row.get::<_, &str>("relkind") == "p",
         settings,
         attached: row.get("attached"),
         columns: columns.iter().map(column).collect(),
@@ -158,6 +170,7 @@ fn assemble(relid: u32, row: &Row, columns: &[Row], settings: Option<&Row>, poli
         access,
         policy,
         plans_lie: row.get("plans_lie"),
+        stamp,
     }
 }
 
