@@ -7,7 +7,7 @@ use realtime_core::change::{ChangeEvent, Operation, Position, Row};
 use realtime_core::filter::{FilterExpr, FilterLimits};
 use realtime_core::id::TableRef;
 use realtime_core::index::{BindingSpec, EventFilter, SubscriptionIndex};
-use realtime_core::table::{ColumnFacts, Comparison, TableFacts};
+use realtime_core::table::{Collation, ColumnFacts, Comparison, TableFacts};
 
 fn facts() -> TableFacts {
     let column = |name: &str, type_name: &str, compare| ColumnFacts {
@@ -17,9 +17,7 @@ fn facts() -> TableFacts {
         readable: true,
         key: name == "id",
     };
-    let text = Comparison::Text {
-        ordered_by_bytes: true,
-    };
+    let text = Comparison::Text(Collation::C);
     TableFacts {
         table: TableRef::new("public", "orders"),
         relid: 1,

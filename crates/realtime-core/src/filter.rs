@@ -8,10 +8,10 @@
 //!
 //! ```text
 //! filter    := condition { "," condition }          all must hold (AND)
-//! condition := column "=" op "." value
-//! op        := eq neq gt gte lt lte in
+//! condition := column "=" [ "not." ] op "." value
+//! op        := eq neq gt gte lt lte in like ilike match imatch is isdistinct
 //! column    := raw text without "=" and ","  |  quoted
-//! value     := raw text  |  quoted                  eq neq gt gte lt lte
+//! value     := raw text  |  quoted                  all but in
 //!            | "(" item { "," item } ")"            in
 //! item      := raw text without "," "(" ")"  |  quoted
 //! quoted    := '"' text '"'                         \" is a quote, \\ a backslash
@@ -31,9 +31,18 @@
 //!
 //! # Meaning
 //!
-//! As PostgreSQL judges `column op 'value'::type` (see [`crate::value`]); `null` matches nothing, `neq`
-//! included, and `eq.null` compares with the text `null`. Text is ordered (`gt`, `gte`, `lt`, `lte`) only
-//! where its collation orders by bytes.
+//! | operator | as in PostgreSQL | columns |
+//! | --- | --- | --- |
+//! | `eq` `neq` `in` | `=` `<>` `IN` | every type of [`crate::value`] |
+//! | `gt` `gte` `lt` `lte` | `>` `>=` `<` `<=` | the same but `jsonb` and arrays; text only where its collation orders by bytes |
+//! | `isdistinct` | `IS DISTINCT FROM` | as `eq` |
+//! | `like` `ilike` | `LIKE` `ILIKE` | text types |
+//! | `match` `imatch` | `~` `~*` | text types; see [`crate::pattern`] for what is refused |
+//! | `is` | `IS NULL`, and of booleans `IS TRUE`, `IS FALSE`, `IS UNKNOWN` | every type that prints null as nothing else |
+//!
+//! Constants are read as the column's type reads them, without its modifiers. Logic has three values: `null` is unknown to
+//! all but `is` and `isdistinct`, and neither a condition nor its `not.` holds of what is unknown. `eq.null` compares with
+//! the text `null`.
 
 mod bound;
 mod parse;
@@ -42,6 +51,7 @@ use std::fmt;
 
 pub use bound::{BoundCondition, BoundFilter, Test};
 
+use crate::pattern::{Compiled, PatternError, Style};
 use crate::value::ValueError;
 
 /// How large a filter may be.
@@ -53,6 +63,8 @@ pub struct FilterLimits {
     pub conditions_max: usize,
     /// Most items of one list.
     pub items_max: usize,
+    /// Most bytes of the automaton that one regular expression is compiled to.
+    pub pattern_bytes_max: usize,
 }
 
 /// An operator of the filter language.
@@ -72,12 +84,25 @@ pub enum Operator {
     Lte,
     /// Equal to one of a list.
     In,
+    /// Matches a pattern of `%` and `_`.
+    Like,
+    /// The same without regard to case.
+    ILike,
+    /// Matches a regular expression.
+    Match,
+    /// The same without regard to case.
+    IMatch,
+    /// Is null, true, false or unknown.
+    Is,
+    /// Not equal, where null equals null alone.
+    IsDistinct,
 }
 
 /// A filter that was read but not yet bound to a table: one or more conditions, all of which must hold.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct FilterExpr {
     conditions: Box<[Condition]>,
+    pattern_bytes_max: usize,
 }
 
 /// One condition as it was written.
@@ -87,8 +112,12 @@ pub struct Condition {
     pub column: Box<str>,
     /// The operator.
     pub operator: Operator,
+    /// It must not hold: `not.` stands before the operator.
+    pub negated: bool,
     /// One text; of `in`, one or more. Private data.
     pub values: Box<[Box<str>]>,
+    /// What a pattern was compiled to.
+    compiled: Compiled,
 }
 
 /// Why a filter is refused. Conditions are counted from 1; no value is carried.
@@ -119,7 +148,7 @@ pub enum FilterError {
     },
     /// An operator that is not served.
     #[error(
-        "filter condition {condition}, column {column:?}: {operator}is not supported (use eq, neq, gt, gte, lt, lte or in)"
+        "filter condition {condition}, column {column:?}: {operator}is not supported (use eq, neq, gt, gte, lt, lte, in, like, ilike, match, imatch, is or isdistinct, with not. before it or not)"
     )]
     UnknownOperator {
         /// Which condition.
@@ -172,6 +201,41 @@ pub enum FilterError {
         /// The operator.
         operator: Operator,
     },
+    /// The column's collation is nondeterministic: different texts may be equal.
+    #[error(
+        "filter condition {condition}, column {column:?}: {} does not apply to a column with a nondeterministic collation",
+        operator.as_str()
+    )]
+    OperatorForFoldedText {
+        /// Which condition.
+        condition: usize,
+        /// The column.
+        column: Box<str>,
+        /// The operator.
+        operator: Operator,
+    },
+    /// `is` with another word, or with one that the column's type does not have.
+    #[error(
+        "filter condition {condition}, column {column:?}: is takes null, and on boolean columns true, false and unknown"
+    )]
+    IsWord {
+        /// Which condition.
+        condition: usize,
+        /// The column.
+        column: Box<str>,
+    },
+    /// The pattern cannot be judged as PostgreSQL would.
+    #[error("filter condition {condition}, column {column:?}: {}: {error}", operator.as_str())]
+    Pattern {
+        /// Which condition.
+        condition: usize,
+        /// The column.
+        column: Box<str>,
+        /// The operator.
+        operator: Operator,
+        /// The rule that the pattern breaks.
+        error: PatternError,
+    },
     /// The value is none of the column's type.
     #[error("filter condition {condition}, column {column:?}: {error}")]
     Value {
@@ -222,29 +286,9 @@ pub enum Malformed {
 pub struct OperatorName(Option<&'static str>);
 
 /// Operators that the client libraries can write and that are not served.
-const KNOWN_OPERATORS: [&str; 22] = [
-    "like",
-    "ilike",
-    "match",
-    "imatch",
-    "is",
-    "isdistinct",
-    "not",
-    "any",
-    "all",
-    "and",
-    "or",
-    "cs",
-    "cd",
-    "ov",
-    "sl",
-    "sr",
-    "nxr",
-    "nxl",
-    "adj",
-    "fts",
-    "plfts",
-    "wfts",
+const KNOWN_OPERATORS: [&str; 18] = [
+    "not", "any", "all", "and", "or", "cs", "cd", "ov", "sl", "sr", "nxr", "nxl", "adj", "fts", "plfts",
+    "phfts", "wfts", "sv",
 ];
 
 impl Default for FilterLimits {
@@ -253,6 +297,7 @@ impl Default for FilterLimits {
             bytes_max: 4_096,
             conditions_max: 10,
             items_max: 100,
+            pattern_bytes_max: 131_072,
         }
     }
 }
@@ -263,6 +308,7 @@ impl FilterExpr {
         let conditions = parse::conditions(text, limits)?;
         Ok((!conditions.is_empty()).then(|| Self {
             conditions: conditions.into(),
+            pattern_bytes_max: limits.pattern_bytes_max,
         }))
     }
 
@@ -273,7 +319,7 @@ impl FilterExpr {
 }
 
 impl Operator {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 13] = [
         Self::Eq,
         Self::Neq,
         Self::Gt,
@@ -281,6 +327,12 @@ impl Operator {
         Self::Lt,
         Self::Lte,
         Self::In,
+        Self::Like,
+        Self::ILike,
+        Self::Match,
+        Self::IMatch,
+        Self::Is,
+        Self::IsDistinct,
     ];
 
     /// The name in the language.
@@ -293,12 +345,29 @@ impl Operator {
             Self::Lt => "lt",
             Self::Lte => "lte",
             Self::In => "in",
+            Self::Like => "like",
+            Self::ILike => "ilike",
+            Self::Match => "match",
+            Self::IMatch => "imatch",
+            Self::Is => "is",
+            Self::IsDistinct => "isdistinct",
         }
     }
 
     /// The operator of a name, lower case only.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|operator| operator.as_str() == name)
+    }
+
+    /// The language of its pattern; `None` where it takes none.
+    pub fn style(self) -> Option<Style> {
+        match self {
+            Self::Like => Some(Style::Like),
+            Self::ILike => Some(Style::ILike),
+            Self::Match => Some(Style::Match),
+            Self::IMatch => Some(Style::IMatch),
+            _ => None,
+        }
     }
 
     /// Whether it asks for the order of values.
@@ -327,8 +396,9 @@ impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?}={}.[{}]",
+            "{:?}={}{}.[{}]",
             self.column,
+            if self.negated { "not." } else { "" },
             self.operator.as_str(),
             self.values.len()
         )

@@ -10,7 +10,8 @@
 //! Bindings are held by table (also "any table of a schema", "any schema"), then by the one of
 //! their conditions that is expected to leave the fewest (equality first; among equalities, the one whose
 //! value the fewest others share): equality and lists in a hash on the value's key, windows
-//! (a lower and an upper bound on one column) by the beginnings of keys, ranges in sorted maps, inequality as everything but one value. The rest of a filter is checked on those found. Bindings
+//! (a lower and an upper bound on one column) by the beginnings of keys, ranges in sorted maps, inequality as everything but one value, patterns as a list in which each distinct one is
+//! tried once. The rest of a filter is checked on those found. Bindings
 //! are further held apart by event and by whether they are service_role's, because
 //! whole classes fall away for a DELETE.
 

@@ -11,6 +11,7 @@ pub mod envelope;
 pub mod filter;
 pub mod id;
 pub mod index;
+pub mod pattern;
 pub mod subject;
 pub mod table;
 pub mod value;

@@ -31,33 +31,90 @@ pub enum Comparison {
     Float8,
     /// `bool`.
     Bool,
-    /// `text`, `varchar`, `name` and the like; ordering follows bytes only under such a collation.
-    Text {
-        /// The column's collation orders by bytes (`C`, `POSIX`), so `gt` and its kin can be judged here.
-        ordered_by_bytes: bool,
-    },
+    /// `text`, `varchar`, `name` and the like, under a collation where equal means equal bytes.
+    Text(Collation),
     /// `char(n)`: like text, trailing blanks ignored.
-    PaddedText {
-        /// See [`Comparison::Text`].
-        ordered_by_bytes: bool,
-    },
+    PaddedText(Collation),
+    /// Text under a nondeterministic collation, where different texts may be equal: whether it is null can be
+    /// told, and nothing else.
+    FoldedText,
     /// `uuid`.
     Uuid,
     /// `date`.
     Date,
     /// `time`.
     Time,
+    /// `timetz`.
+    TimeTz,
     /// `timestamp`.
     Timestamp,
     /// `timestamptz`.
     TimestampTz,
+    /// `interval`.
+    Interval,
+    /// `inet`, `cidr`.
+    Network,
     /// `bytea`.
     Bytea,
     /// An enum, by the order of its labels.
     Enum(Box<[Box<str>]>),
-    /// Equality of the printed text only (`json` arrays, composites, ranges and the rest have no
-    /// comparison here): every operator is refused.
+    /// `jsonb`: equality only.
+    Jsonb,
+    /// An array whose elements compare so: equality only.
+    Array(Box<Element>),
+    /// Values have no comparison here: whether one is null can be told, and nothing else.
     Opaque,
+    /// Not even that: SQL's null and something else print alike (`json`, composites, casts of a user's own).
+    Veiled,
+}
+
+/// The elements of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// `pg_type.typname`; of a domain, its base type's.
+    pub type_name: Box<str>,
+    /// How they compare. Never [`Comparison::Array`], [`Comparison::Jsonb`] or one without a comparison.
+    pub compare: Comparison,
+}
+
+/// What filters need to know of a column's collation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collation {
+    /// It orders by bytes (`C`, `POSIX`, PostgreSQL's builtin ones), so that `gt` and its kin can be judged here.
+    pub ordered_by_bytes: bool,
+    /// What it takes for letters.
+    pub letters: Letters,
+}
+
+/// What a collation takes for letters, and how it changes their case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Letters {
+    /// Not known here.
+    Unknown,
+    /// `a` to `z` alone (`C`, `POSIX`).
+    Ascii,
+    /// Letters of many scripts. Those from `a` to `z` are paired as in ASCII; of the others just two have an ASCII
+    /// letter for their lower case.
+    Wide {
+        /// `lower('İ')`, U+0130.
+        dotted_i: Box<str>,
+        /// `lower('K')`, U+212A.
+        kelvin: Box<str>,
+    },
+}
+
+impl Collation {
+    /// `C`.
+    pub const C: Self = Self {
+        ordered_by_bytes: true,
+        letters: Letters::Ascii,
+    };
+
+    /// One of which nothing is known.
+    pub const UNKNOWN: Self = Self {
+        ordered_by_bytes: false,
+        letters: Letters::Unknown,
+    };
 }
 
 /// Why a table cannot emit to a role just now.

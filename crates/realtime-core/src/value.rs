@@ -19,17 +19,33 @@
 //!   `T`, an offset `Z`, `±HH`, `±HHMM`, `±HH:MM` or `±HH:MM:SS` directly behind the time, ` BC` or
 //!   ` AD` at the end, and `infinity`; so no month names, no `now`, no time zone names, no second
 //!   60, no date with a time for `date`, no offset for `time`;
-//! - `bytea`: the escape format, and blanks between hexadecimal digits.
+//! - `interval`: everything but whole numbers of units from `years` to `seconds` (seconds with up to six digits
+//!   behind the point) in that order, each once and of at most six digits, with `HH:MM[:SS[.f…]]` at the end in place of
+//!   the last three, or the same as ISO 8601 `P1Y2M3W4DT5H6M7.5S`; so no `ago`, no `century`, no `infinity`;
+//! - `inet` and `cidr`: everything but all four octets without leading zeros, or an IPv6 address, each with `/bits` or
+//!   without;
+//! - `bytea`: the escape format, and blanks between hexadecimal digits;
+//! - `jsonb`: more than 100 levels; and where it would have to match, the JSON value `null`, which prints as SQL's null does;
+//! - arrays: bounds (`[0:1]={…}`), empty arrays within arrays, more than six dimensions.
+//!
+//! # Where a printed value is less than the value
+//!
+//! - a `jsonb` column that holds the JSON value `null` prints as SQL's null: it counts as null, which matches nothing;
+//! - an array's lower bounds are not printed: they are taken to be 1.
 //!
 //! # Where PostgreSQL's reading depends on settings
 //!
 //! The session is taken to be what the feed itself pins: `timezone = UTC`, `datestyle = ISO`. So a
-//! `timestamptz` without an offset is UTC; and, as in PostgreSQL, the offset of a constant for a
+//! `timestamptz` or `timetz` without an offset is UTC; and, as in PostgreSQL, the offset of a constant for a
 //! `timestamp` is ignored. Type modifiers are not applied to constants (`numeric(10,2)`, `char(5)`).
 
+mod array;
 mod datetime;
 mod decimal;
 mod float;
+mod interval;
+mod json;
+mod network;
 mod text;
 
 use std::cmp::Ordering;
@@ -70,6 +86,18 @@ pub enum ValueKind {
     Bytea,
     /// An enum, its labels in order.
     Enum(Arc<[Box<str>]>),
+    /// `timetz`.
+    TimeTz,
+    /// `interval`.
+    Interval,
+    /// `inet`, `cidr`.
+    Network,
+    /// `jsonb`.
+    Jsonb,
+    /// An array, by the type's name and the kind of its elements. Keys tell equality, not order.
+    Array(Arc<(Box<str>, ValueKind)>),
+    /// Any type: every value but `null` has the same key, the empty one.
+    Presence,
 }
 
 /// A constant bound to a column's type. Its value is private: `Debug` shows the type only.
@@ -91,6 +119,9 @@ pub enum ValueError {
         /// What would be read.
         expected: &'static str,
     },
+    /// The JSON value `null` where a row would have to equal it.
+    #[error("the JSON value null cannot be told from SQL's null")]
+    JsonNull,
     /// Well formed, but no value of the type.
     #[error("the value is out of range for {type_name}")]
     OutOfRange {
@@ -107,8 +138,8 @@ impl ValueKind {
             Comparison::Float4 => Self::Float4,
             Comparison::Float8 => Self::Float8,
             Comparison::Bool => Self::Bool,
-            Comparison::Text { .. } => Self::Text,
-            Comparison::PaddedText { .. } => Self::PaddedText,
+            Comparison::Text(_) => Self::Text,
+            Comparison::PaddedText(_) => Self::PaddedText,
             Comparison::Uuid => Self::Uuid,
             Comparison::Date => Self::Date,
             Comparison::Time => Self::Time,
@@ -116,8 +147,26 @@ impl ValueKind {
             Comparison::TimestampTz => Self::TimestampTz,
             Comparison::Bytea => Self::Bytea,
             Comparison::Enum(labels) => Self::Enum(labels.iter().cloned().collect()),
-            Comparison::Opaque => return None,
+            Comparison::TimeTz => Self::TimeTz,
+            Comparison::Interval => Self::Interval,
+            Comparison::Network => Self::Network,
+            Comparison::Jsonb => Self::Jsonb,
+            Comparison::Array(element) => {
+                let kind = Self::of(&element.compare).filter(Self::is_scalar)?;
+                Self::Array(Arc::new((element.type_name.clone(), kind)))
+            }
+            Comparison::FoldedText | Comparison::Opaque | Comparison::Veiled => return None,
         })
+    }
+
+    /// Whether keys follow the order of the values, and not only tell equal ones.
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self, Self::Jsonb | Self::Array(_) | Self::Presence)
+    }
+
+    /// Whether a value prints as a JSON scalar.
+    fn is_scalar(&self) -> bool {
+        self.is_ordered()
     }
 
     /// Reads the JSON text of a row's value and appends its key to `out`. `None`, with `out` in any
@@ -151,6 +200,12 @@ impl ValueKind {
             ),
             Self::Bytea => text::bytea(&text::unquote(row_json)?, out),
             Self::Enum(labels) => push(out, &label(labels, &text::unquote(row_json)?)?),
+            Self::TimeTz => push(out, &datetime::timetz(&text::unquote(row_json)?).ok()?),
+            Self::Interval => push(out, &interval::read(&text::unquote(row_json)?)?),
+            Self::Network => network::encode(&text::unquote(row_json)?, out),
+            Self::Jsonb => json::encode_row(row_json, out),
+            Self::Array(element) => array::read(&element.1, row_json, out),
+            Self::Presence => Some(()),
         }
     }
 }
@@ -195,6 +250,12 @@ impl Constant {
             ValueKind::Enum(labels) => key.extend(label(labels, text).ok_or(ValueError::Malformed {
                 expected: "a label of the enum",
             })?),
+            ValueKind::TimeTz => key.extend(datetime::timetz(text::trim(text))?),
+            ValueKind::Interval => key.extend(interval::bind(text::trim(text))?),
+            ValueKind::Network => network::bind(type_name, text, &mut key)?,
+            ValueKind::Jsonb => json::bind(text, &mut key)?,
+            ValueKind::Array(element) => array::bind(element, text, &mut key)?,
+            ValueKind::Presence => return Err(ValueError::NotComparable),
         }
         Ok(Self {
             kind,
@@ -215,6 +276,11 @@ impl Constant {
         &self.kind
     }
 
+    /// Whether it is the JSON value `null`, which no row can be seen to hold.
+    pub fn is_json_null(&self) -> bool {
+        self.kind == ValueKind::Jsonb && *self.key == json::NULL
+    }
+
     /// Its key.
     pub fn key(&self) -> &Key {
         &self.key
@@ -231,6 +297,7 @@ impl fmt::Debug for Constant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.kind {
             ValueKind::Enum(_) => "Enum".to_owned(),
+            ValueKind::Array(_) => "Array".to_owned(),
             other => format!("{other:?}"),
         };
         write!(f, "Constant({kind})")

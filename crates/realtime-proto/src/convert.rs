@@ -2,10 +2,12 @@
 //!
 //! From a message: `TryFrom`, with an error that names the field. To a message: `From`.
 
+mod column;
+
 use realtime_core::change::{ChangeEvent, KeyColumn, Marker, Operation, Position, Row};
 use realtime_core::claims::{Claims, Role, Who};
 use realtime_core::id::{ProjectId, TableRef};
-use realtime_core::table::{CannotEmit, ColumnFacts, Comparison, TableFacts};
+use realtime_core::table::{CannotEmit, TableFacts};
 use realtime_core::verdict::{DropReason, Grant, Readable, Verdict};
 
 use crate::v1;
@@ -254,85 +256,6 @@ impl TryFrom<v1::DescribeTableResponse> for TableFacts {
                 .collect::<Result<_, _>>()?,
             cannot_emit,
             delete_events: message.delete_events,
-        })
-    }
-}
-
-impl From<&ColumnFacts> for v1::Column {
-    fn from(column: &ColumnFacts) -> Self {
-        let mut ordered = false;
-        let mut labels = Vec::new();
-        let comparison = match &column.compare {
-            Comparison::Opaque => v1::Comparison::Opaque,
-            Comparison::Decimal => v1::Comparison::Decimal,
-            Comparison::Float4 => v1::Comparison::Float4,
-            Comparison::Float8 => v1::Comparison::Float8,
-            Comparison::Bool => v1::Comparison::Bool,
-            Comparison::Text { ordered_by_bytes } => {
-                ordered = *ordered_by_bytes;
-                v1::Comparison::Text
-            }
-            Comparison::PaddedText { ordered_by_bytes } => {
-                ordered = *ordered_by_bytes;
-                v1::Comparison::PaddedText
-            }
-            Comparison::Uuid => v1::Comparison::Uuid,
-            Comparison::Date => v1::Comparison::Date,
-            Comparison::Time => v1::Comparison::Time,
-            Comparison::Timestamp => v1::Comparison::Timestamp,
-            Comparison::TimestampTz => v1::Comparison::Timestamptz,
-            Comparison::Bytea => v1::Comparison::Bytea,
-            Comparison::Enum(order) => {
-                labels = order.iter().map(|label| label.to_string()).collect();
-                v1::Comparison::Enum
-            }
-        };
-        Self {
-            name: column.name.to_string(),
-            type_name: column.type_name.to_string(),
-            readable: column.readable,
-            primary_key: column.key,
-            comparison: comparison.into(),
-            ordered_by_bytes: ordered,
-            enum_labels: labels,
-        }
-    }
-}
-
-impl TryFrom<v1::Column> for ColumnFacts {
-    type Error = Malformed;
-
-    fn try_from(message: v1::Column) -> Result<Self, Self::Error> {
-        let ordered_by_bytes = message.ordered_by_bytes;
-        let compare = match message.comparison() {
-            v1::Comparison::Unspecified => return Err(Malformed("comparison")),
-            v1::Comparison::Opaque => Comparison::Opaque,
-            v1::Comparison::Decimal => Comparison::Decimal,
-            v1::Comparison::Float4 => Comparison::Float4,
-            v1::Comparison::Float8 => Comparison::Float8,
-            v1::Comparison::Bool => Comparison::Bool,
-            v1::Comparison::Text => Comparison::Text { ordered_by_bytes },
-            v1::Comparison::PaddedText => Comparison::PaddedText { ordered_by_bytes },
-            v1::Comparison::Uuid => Comparison::Uuid,
-            v1::Comparison::Date => Comparison::Date,
-            v1::Comparison::Time => Comparison::Time,
-            v1::Comparison::Timestamp => Comparison::Timestamp,
-            v1::Comparison::Timestamptz => Comparison::TimestampTz,
-            v1::Comparison::Bytea => Comparison::Bytea,
-            v1::Comparison::Enum => Comparison::Enum(
-                message
-                    .enum_labels
-                    .iter()
-                    .map(|label| label.as_str().into())
-                    .collect(),
-            ),
-        };
-        Ok(Self {
-            name: message.name.into(),
-            type_name: message.type_name.into(),
-            compare,
-            readable: message.readable,
-            key: message.primary_key,
         })
     }
 }

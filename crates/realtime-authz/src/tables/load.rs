@@ -10,7 +10,7 @@ use realtime_core::table::ColumnFacts;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
-use super::columns::{TypeRow, comparison, fidelity};
+use super::columns::{ElementRow, TypeRow, comparison, fidelity};
 use super::{Access, Column, KeyColumn, Kind, Policy, Reads, Settings, Table};
 use crate::pools::{Lease, STAMP, is_lost};
 
@@ -180,7 +180,16 @@ fn column(row: &Row) -> Column {
         kind: row.get("type_kind"),
         ordered_by_bytes: row.get("ordered_by_bytes"),
         deterministic: row.get("deterministic"),
+        letters: row.get("letters"),
+        dotted_i: row.get("dotted_i"),
+        kelvin: row.get("kelvin"),
         labels: row.get("labels"),
+        element: row.get::<_, Option<u32>>("element_oid").map(|oid| ElementRow {
+            oid,
+            name: row.get("element_name"),
+            kind: row.get("element_kind"),
+        }),
+        opaque: row.get("opaque"),
     };
     Column {
         attnum: row.get("attnum"),

@@ -64,9 +64,13 @@ async fn columns_are_described_for_filters() {
     db.run(
         r#"create type mood as enum ('sad', 'ok'); alter type mood add value 'bad' before 'ok';
            create domain small as int check (value < 10); create domain smaller as small;
-           create table t("Id" bigint, k2 text collate "C", primary key (k2, "Id"), i2 int2, n numeric(5,2), f4 real, f8 double precision,
+           create type t_pair as (a int, b int);
+           create type printed as enum ('x'); create function to_json(printed) returns json language sql as $$ select null::json $$;
+           create cast (printed as json) with function to_json(printed);
+           create table t(p printed, pa printed[], "Id" bigint, k2 text collate "C", primary key (k2, "Id"), i2 int2, n numeric(5,2), f4 real, f8 double precision,
              b bool, t text, v varchar(3) collate "POSIX", c char(3), u uuid, d date, tm time, ts timestamp, tz timestamptz,
-             by bytea, m mood, dom smaller, j jsonb, a int[], iv interval, fold text collate folded, o oid, ttz timetz);
+             by bytea, m mood, dom smaller, j jsonb, a int[], iv interval, fold text collate folded, o oid, ttz timetz, js json, ip inet, net cidr,
+             am mood[], dom_a small[], js_a json[], fold_a text[] collate folded, cash money, pair t_pair, v2 int2vector, bits bit(3));
            alter table t enable row level security;
            revoke select on t from anon; grant select ("Id", m) on t to anon;"#,
     )
@@ -89,14 +93,14 @@ async fn columns_are_described_for_filters() {
         ("by", "bytea", Comparison::Bytea, false, false),
         ("m", "mood", Comparison::Enum, false, false),
         ("dom", "int4", Comparison::Decimal, false, false),
-        ("j", "jsonb", Comparison::Opaque, false, false),
-        ("a", "_int4", Comparison::Opaque, false, false),
-        ("iv", "interval", Comparison::Opaque, false, false),
+        ("j", "jsonb", Comparison::Jsonb, false, false),
+        ("a", "_int4", Comparison::Array, false, false),
+        ("iv", "interval", Comparison::Interval, false, false),
         (
             "fold",
             "text",
             if folds {
-                Comparison::Opaque
+                Comparison::FoldedText
             } else {
                 Comparison::Text
             },
@@ -104,7 +108,30 @@ async fn columns_are_described_for_filters() {
             false,
         ),
         ("o", "oid", Comparison::Decimal, false, false),
-        ("ttz", "timetz", Comparison::Opaque, false, false),
+        ("ttz", "timetz", Comparison::Timetz, false, false),
+        ("js", "json", Comparison::Veiled, false, false),
+        ("ip", "inet", Comparison::Network, false, false),
+        ("net", "cidr", Comparison::Network, false, false),
+        ("am", "_mood", Comparison::Array, false, false),
+        ("dom_a", "_small", Comparison::Array, false, false),
+        ("js_a", "_json", Comparison::Opaque, false, false),
+        (
+            "fold_a",
+            "_text",
+            if folds {
+                Comparison::Opaque
+            } else {
+                Comparison::Array
+            },
+            false,
+            false,
+        ),
+        ("cash", "money", Comparison::Opaque, false, false),
+        ("pair", "t_pair", Comparison::Veiled, false, false),
+        ("v2", "int2vector", Comparison::Opaque, false, false),
+        ("bits", "bit", Comparison::Opaque, false, false),
+        ("p", "printed", Comparison::Veiled, false, false),
+        ("pa", "_printed", Comparison::Veiled, false, false),
     ];
     for (name, type_name, comparison, by_bytes, key) in expected {
         let column = told.columns.iter().find(|column| column.name == name).unwrap();
@@ -118,6 +145,19 @@ async fn columns_are_described_for_filters() {
     assert_eq!(padded.comparison(), Comparison::PaddedText);
     let mood = told.columns.iter().find(|column| column.name == "m").unwrap();
     assert_eq!(mood.enum_labels, ["sad", "bad", "ok"]);
+    let element = |name: &str| {
+        let column = told.columns.iter().find(|column| column.name == name).unwrap();
+        let element = column.element.as_ref().unwrap();
+        (
+            element.type_name.clone(),
+            element.comparison(),
+            column.enum_labels.clone(),
+        )
+    };
+    assert_eq!(element("a"), ("int4".into(), Comparison::Decimal, vec![]));
+    assert_eq!(element("dom_a"), ("int4".into(), Comparison::Decimal, vec![]));
+    let labels = ["sad", "bad", "ok"].map(String::from).to_vec();
+    assert_eq!(element("am"), ("mood".into(), Comparison::Enum, labels));
     // The default collation is the database's own.
     let by_bytes: bool = db
         .admin

@@ -2,7 +2,7 @@
 //!
 //! Must never skip a character that it does not understand.
 
-use super::{Condition, FilterError, FilterLimits, Malformed, Operator, OperatorName};
+use super::{Compiled, Condition, FilterError, FilterLimits, Malformed, Operator, OperatorName};
 
 /// A quoted name that is longer is none: PostgreSQL's names have at most 63 bytes, each of which may
 /// be escaped. Bounds the look-ahead behind each comma.
@@ -53,9 +53,10 @@ impl<'a> Parser<'a> {
     /// One condition and the blanks behind it. What is left is empty or begins with a comma.
     fn condition(&mut self) -> Result<Condition, FilterError> {
         let column = self.column()?;
-        let word = self.rest.split('.').next().unwrap_or_default();
-        if word.len() == self.rest.len() || !is_word(word) {
-            return Err(self.malformed(Malformed::Form));
+        let mut word = self.word()?;
+        let negated = word == "not";
+        if negated {
+            word = self.word()?;
         }
         let Some(operator) = Operator::parse(word) else {
             let operator = OperatorName::of(word);
@@ -65,7 +66,6 @@ impl<'a> Parser<'a> {
                 operator,
             });
         };
-        self.rest = &self.rest[word.len() + 1..];
         let values = match operator {
             Operator::In => self.list(&column)?,
             _ => vec![self.scalar()?],
@@ -73,8 +73,20 @@ impl<'a> Parser<'a> {
         Ok(Condition {
             column,
             operator,
+            negated,
             values: values.into(),
+            compiled: Compiled::default(),
         })
+    }
+
+    /// Letters and the point behind them.
+    fn word(&mut self) -> Result<&'a str, FilterError> {
+        let (word, rest) = self.rest.split_once('.').unwrap_or_default();
+        if !is_word(word) {
+            return Err(self.malformed(Malformed::Form));
+        }
+        self.rest = rest;
+        Ok(word)
     }
 
     /// The name and its `=`.

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::change::Row;
 use crate::id::TableRef;
-use crate::table::{ColumnFacts, Comparison, TableFacts};
+use crate::table::{Collation, ColumnFacts, Comparison, Element, TableFacts};
 
 fn facts() -> TableFacts {
     let column = |name: &str, type_name: &str, compare| ColumnFacts {
@@ -13,8 +13,12 @@ fn facts() -> TableFacts {
         readable: name != "hidden",
         key: name == "id",
     };
-    let text = Comparison::Text {
-        ordered_by_bytes: false,
+    let text = Comparison::Text(Collation::UNKNOWN);
+    let array = |type_name: &str, compare| {
+        Comparison::Array(Box::new(Element {
+            type_name: type_name.into(),
+            compare,
+        }))
     };
     TableFacts {
         table: TableRef::new("public", "notes"),
@@ -24,15 +28,19 @@ fn facts() -> TableFacts {
             column("room", "int4", Comparison::Decimal),
             column("done", "bool", Comparison::Bool),
             column("name", "text", text.clone()),
-            column(
-                "code",
-                "text",
-                Comparison::Text {
-                    ordered_by_bytes: true,
-                },
-            ),
+            column("code", "text", Comparison::Text(Collation::C)),
             column("hidden", "text", text.clone()),
-            column("meta", "jsonb", Comparison::Opaque),
+            column("meta", "jsonb", Comparison::Jsonb),
+            column("doc", "json", Comparison::Veiled),
+            column("price", "money", Comparison::Opaque),
+            column("fold", "text", Comparison::FoldedText),
+            column("pad", "bpchar", Comparison::PaddedText(Collation::C)),
+            column(
+                "tags",
+                "_text",
+                array("text", Comparison::Text(Collation::UNKNOWN)),
+            ),
+            column("grid", "_int4", array("int4", Comparison::Decimal)),
             column("a=b", "int4", Comparison::Decimal),
             column("a.b", "int4", Comparison::Decimal),
             column("a\"b", "int4", Comparison::Decimal),
@@ -51,7 +59,7 @@ fn parse(text: &str) -> Result<Option<FilterExpr>, FilterError> {
 }
 
 /// What a filter was read as: column, operator, values.
-fn read(text: &str) -> Vec<(String, &'static str, Vec<String>)> {
+fn read(text: &str) -> Vec<(String, String, Vec<String>)> {
     let filter = parse(text)
         .unwrap_or_else(|error| panic!("{text}: {error}"))
         .unwrap();
@@ -60,7 +68,11 @@ fn read(text: &str) -> Vec<(String, &'static str, Vec<String>)> {
         .map(|one| {
             (
                 one.column.to_string(),
-                one.operator.as_str(),
+                format!(
+                    "{}{}",
+                    if one.negated { "not." } else { "" },
+                    one.operator.as_str()
+                ),
                 one.values.iter().map(|v| v.to_string()).collect(),
             )
         })
@@ -81,7 +93,12 @@ fn matches(filter: &str, row: &str) -> bool {
 fn filters_are_read() {
     let one = |text, column: &str, operator, values: &[&str]| {
         let values = values.iter().map(|value| value.to_string()).collect();
-        assert_eq!(read(text), [(column.to_owned(), operator, values)], "{text}");
+        let operator: &str = operator;
+        assert_eq!(
+            read(text),
+            [(column.to_owned(), operator.to_owned(), values)],
+            "{text}"
+        );
     };
     one("room=eq.1", "room", "eq", &["1"]);
     one("  room=eq.1  ", "room", "eq", &["1"]);
@@ -115,6 +132,15 @@ fn filters_are_read() {
     one("a\"b=eq.1", "a\"b", "eq", &["1"]);
     one(r#""\"x\\"=eq.1"#, "\"x\\", "eq", &["1"]);
     one("日付=eq.2026-01-01", "日付", "eq", &["2026-01-01"]);
+    one("name=like.%a_b\\%", "name", "like", &["%a_b\\%"]);
+    one("name=not.ilike.a.b", "name", "not.ilike", &["a.b"]);
+    one(r#"name=match."^(a,b)\\d$""#, "name", "match", &[r"^(a,b)\d$"]);
+    one("done=is.null", "done", "is", &["null"]);
+    one("done=not.is.unknown", "done", "not.is", &["unknown"]);
+    one("room=not.in.(1,2)", "room", "not.in", &["1", "2"]);
+    one("room=isdistinct.1", "room", "isdistinct", &["1"]);
+    one("tags=eq.{a,\"b,c\"}", "tags", "eq", &["{a,\"b,c\"}"]);
+    one("name=not.eq.not.eq.1", "name", "not.eq", &["not.eq.1"]);
     assert_eq!(parse("").unwrap(), None);
     assert_eq!(parse(" \t\n").unwrap(), None);
 }
@@ -174,6 +200,9 @@ fn what_is_not_understood_is_refused() {
         ("\"\"=eq.1", broken(1, Malformed::Form)),
         ("a,b=eq.1", broken(1, Malformed::Form)),
         ("room=.1", broken(1, Malformed::Form)),
+        ("room=not.1", broken(1, Malformed::Form)),
+        ("room=not", broken(1, Malformed::Form)),
+        ("room=not.in.1", broken(1, Malformed::NotAList)),
         ("room=eq.1,x=in.(1),y", broken(3, Malformed::Form)),
         ("name=eq.\"a", broken(1, Malformed::OpenQuote)),
         ("name=eq.\"a\\\"", broken(1, Malformed::OpenQuote)),
@@ -201,13 +230,12 @@ fn what_is_not_understood_is_refused() {
 #[test]
 fn unknown_operators_are_refused() {
     for (text, name) in [
-        ("name=like.a", "operator like "),
-        ("name=is.null", "operator is "),
-        ("room=not.eq.1", "operator not "),
-        ("room=isdistinct.1", "operator isdistinct "),
+        ("name=fts.a", "operator fts "),
+        ("room=not.not.eq.1", "operator not "),
+        ("room=not.cs.1", "operator cs "),
         ("room=foo.1", "this operator "),
         ("room=EQ.1", "this operator "),
-        ("room=eq.1,name=ilike.a", "operator ilike "),
+        ("room=eq.1,name=plfts.a", "operator plfts "),
         ("name=eq.a,s3cret=foo.1", "this operator "),
     ] {
         let error = parse(text).unwrap_err();
@@ -230,6 +258,7 @@ fn limits_are_named() {
         bytes_max: 40,
         conditions_max: 2,
         items_max: 3,
+        pattern_bytes_max: 10_000,
     };
     let parse = |text: &str| FilterExpr::parse(text, &limits);
     assert!(parse("room=in.(1,2,3),id=eq.1").is_ok());
@@ -244,6 +273,15 @@ fn limits_are_named() {
         "filter: longer than 40 bytes"
     );
     assert!(parse(&format!("name=eq.{}", "é".repeat(16))).is_ok());
+    let too_complex = parse("name=match.(a{250}){250}")
+        .unwrap()
+        .unwrap()
+        .bind(&facts())
+        .unwrap_err();
+    assert_eq!(
+        too_complex.to_string(),
+        "filter condition 1, column \"name\": match: the regular expression is too complex (at most 10000 bytes once compiled)"
+    );
 }
 
 #[test]
@@ -257,8 +295,60 @@ fn binding_names_condition_column_and_rule() {
         ("Room=eq.1", "filter condition 1: invalid column \"Room\""),
         ("hidden=gt.1", "filter condition 1: invalid column \"hidden\""),
         (
-            "meta=eq.{}",
-            "filter condition 1, column \"meta\": eq does not apply to type jsonb",
+            "doc=eq.{}",
+            "filter condition 1, column \"doc\": eq does not apply to type json",
+        ),
+        (
+            "price=eq.1",
+            "filter condition 1, column \"price\": eq does not apply to type money",
+        ),
+        (
+            "meta=gt.{}",
+            "filter condition 1, column \"meta\": gt does not apply to type jsonb",
+        ),
+        (
+            "tags=lte.{}",
+            "filter condition 1, column \"tags\": lte does not apply to type _text",
+        ),
+        (
+            "room=like.1",
+            "filter condition 1, column \"room\": like does not apply to type int4",
+        ),
+        (
+            "meta=is.null",
+            "filter condition 1, column \"meta\": is does not apply to type jsonb",
+        ),
+        (
+            "doc=not.is.null",
+            "filter condition 1, column \"doc\": is does not apply to type json",
+        ),
+        (
+            "meta=eq.null",
+            "filter condition 1, column \"meta\": the JSON value null cannot be told from SQL's null",
+        ),
+        (
+            "meta=not.isdistinct.null",
+            "filter condition 1, column \"meta\": the JSON value null cannot be told from SQL's null",
+        ),
+        (
+            "room=is.true",
+            "filter condition 1, column \"room\": is takes null, and on boolean columns true, false and unknown",
+        ),
+        (
+            "done=is.maybe",
+            "filter condition 1, column \"done\": is takes null, and on boolean columns true, false and unknown",
+        ),
+        (
+            "fold=eq.a",
+            "filter condition 1, column \"fold\": eq does not apply to a column with a nondeterministic collation",
+        ),
+        (
+            "name=ilike.a",
+            "filter condition 1, column \"name\": ilike: it needs the collation C, POSIX or the database's own, in a database of encoding UTF8 or LATIN1",
+        ),
+        (
+            r"name=match.\yfoo",
+            "filter condition 1, column \"name\": match: a word limit such as \\y is not supported in a regular expression",
         ),
         (
             "room=eq.abc",
@@ -324,6 +414,121 @@ fn every_operator_matches_what_it_says() {
     }
 }
 
+/// Each operator, and its negation, on a value that passes, one that does not, and null.
+#[test]
+fn three_valued_logic_is_kept_under_negation() {
+    for (condition, passes, fails, null) in [
+        ("room=eq.5", "5", "6", None),
+        ("room=neq.5", "6", "5", None),
+        ("room=gt.5", "6", "5", None),
+        ("room=gte.5", "5", "4", None),
+        ("room=lt.5", "4", "5", None),
+        ("room=lte.5", "5", "6", None),
+        ("room=in.(5,6)", "5", "7", None),
+        ("room=in.(5)", "5", "7", None),
+        ("room=isdistinct.5", "6", "5", Some(true)),
+        ("room=is.null", "null", "5", Some(true)),
+        ("done=is.true", "true", "false", Some(false)),
+        ("done=is.false", "false", "true", Some(false)),
+        ("done=is.unknown", "null", "true", Some(true)),
+        ("name=like.a%", "\"ab\"", "\"b\"", None),
+        ("name=match.^a", "\"ab\"", "\"b\"", None),
+        ("code=ilike.A_", "\"aB\"", "\"b\"", None),
+        ("code=imatch.A", "\"ba\"", "\"b\"", None),
+        ("tags=eq.{a}", "[\"a\"]", "[\"a\",null]", None),
+        ("meta=isdistinct.1", "2", "1.0", Some(true)),
+    ] {
+        let (column, test) = condition.split_once('=').unwrap();
+        let negated = format!("{column}=not.{test}");
+        let row = |value: &str| format!("{{\"{column}\":{value}}}");
+        assert!(
+            matches(condition, &row(passes)) && !matches(&negated, &row(passes)),
+            "{condition}"
+        );
+        assert!(
+            !matches(condition, &row(fails)) && matches(&negated, &row(fails)),
+            "{condition}"
+        );
+        let of_null = (matches(condition, &row("null")), matches(&negated, &row("null")));
+        let expected = null.map_or((false, false), |known| (known, !known));
+        assert_eq!(of_null, expected, "{condition} of null");
+        // Nothing is known of a row without the column, or with a text that is no value.
+        for row in ["{}", "nonsense"] {
+            assert!(
+                !matches(condition, row) && !matches(&negated, row),
+                "{condition} on {row}"
+            );
+        }
+    }
+}
+
+#[test]
+fn jsonb_and_arrays_are_equal_as_postgresql_says() {
+    for (filter, row, expected) in [
+        (
+            r#"meta=eq.{"b":[1,"x"],"a":1}"#,
+            r#"{"a": 1.0, "b": [1, "x"]}"#,
+            true,
+        ),
+        (r#"meta=eq.{"a":1,"a":2}"#, r#"{"a": 2}"#, true),
+        (r#"meta=eq.{"a":[1,2]}"#, r#"{"a": [2, 1]}"#, false),
+        (r#"meta=eq."\"\u00e9\"""#, r#""é""#, true),
+        (r#"meta=eq."1""#, r#""1""#, false),
+        ("meta=eq.1e2", "100", true),
+        ("meta=neq.null", "1", true),
+        ("meta=neq.null", "null", false),
+        ("meta=neq.5", "null", false),
+        ("meta=eq.[]", "[]", true),
+        ("meta=eq.[]", "{}", false),
+        ("meta=neq.[[]]", "[[[]]]", true),
+        ("tags=eq.{}", "[]", true),
+        (
+            "tags=eq.{a, \"b c\" ,NULL,\"NULL\",b\\,c}",
+            r#"["a","b c",null,"NULL","b,c"]"#,
+            true,
+        ),
+        ("tags=eq.{a,b}", r#"["b","a"]"#, false),
+        ("grid=eq.{{1,2},{3,4}}", "[[1,2],[3,4]]", true),
+        ("grid=eq.{1,2,3,4}", "[[1,2],[3,4]]", false),
+        ("grid=neq.{{1},{2}}", "[[1,2]]", true),
+        ("grid=in.(\"{1}\",\"{02}\")", "[2]", true),
+        ("pad=eq.ab", "\"ab   \"", true),
+        ("pad=like.ab", "\"ab   \"", false),
+        ("pad=like.ab___", "\"ab   \"", true),
+    ] {
+        let (column, _) = filter.split_once('=').unwrap();
+        assert_eq!(
+            matches(filter, &format!("{{\"{column}\":{row}}}")),
+            expected,
+            "{filter} on {row}"
+        );
+    }
+    let deep = format!("{{\"meta\":{}1{}}}", "[".repeat(3_000), "]".repeat(3_000));
+    assert!(!matches("meta=eq.1", &deep) && matches("meta=neq.1", &deep));
+    for filter in [
+        "meta=eq.",
+        "meta=eq.{a:1}",
+        "meta=eq.01",
+        "meta=eq.[1,]",
+        "meta=eq.1 2",
+        r#"meta=eq."\"\\ud800\"""#,
+        r#"meta=eq."\"\\u0000\"""#,
+        "tags=eq.a",
+        "tags=eq.{a",
+        "tags=eq.{a,}",
+        "tags=eq.{,a}",
+        "tags=eq.{a}b",
+        "tags=eq.{{}}",
+        "tags=eq.[0:0]={a}",
+        "grid=eq.{{1},{2,3}}",
+        "grid=eq.{1,{2}}",
+        "grid=eq.{{{{{{{1}}}}}}}",
+        "grid=eq.{x}",
+    ] {
+        assert!(matches!(bind(filter), Err(FilterError::Value { .. })), "{filter}");
+    }
+}
+
 #[test]
 fn odd_names_are_exact() {
     let row = r#"{"a=b":1,"a.b":2,"a\"b":3,"a,b":4," x ":5,"日付":"2026-01-01"}"#;
@@ -371,21 +576,22 @@ proptest! {
     #[test]
     fn quoted_text_is_read_back(
         written in proptest::collection::vec(
-            ("[^\\x00]{1,12}", 0..7usize, proptest::collection::vec("[^\\x00]{0,12}", 1..4)), 1..4),
+            ("[^\\x00]{1,12}", 0..13usize, any::<bool>(), proptest::collection::vec("[^\\x00]{0,12}", 1..4)), 1..4),
     ) {
-        let print = |(column, operator, values): &(String, usize, Vec<String>)| {
+        let print = |(column, operator, negated, values): &(String, usize, bool, Vec<String>)| {
             let operator = Operator::ALL[*operator];
+            let not = if *negated { "not." } else { "" };
             let items: Vec<String> = values.iter().map(|value| quote(value)).collect();
             match operator {
-                Operator::In => format!("{}=in.({})", quote(column), items.join(",")),
-                _ => format!("{}={}.{}", quote(column), operator.as_str(), items[0]),
+                Operator::In => format!("{}={not}in.({})", quote(column), items.join(",")),
+                _ => format!("{}={not}{}.{}", quote(column), operator.as_str(), items[0]),
             }
         };
         let text = written.iter().map(print).collect::<Vec<_>>().join(",");
-        let expected: Vec<_> = written.into_iter().map(|(column, operator, mut values)| {
+        let expected: Vec<_> = written.into_iter().map(|(column, operator, negated, mut values)| {
             let operator = Operator::ALL[operator];
             if operator != Operator::In { values.truncate(1); }
-            (column, operator.as_str(), values)
+            (column, format!("{}{}", if negated { "not." } else { "" }, operator.as_str()), values)
         }).collect();
         prop_assert_eq!(read(&text), expected);
     }
@@ -400,7 +606,7 @@ proptest! {
 
     /// Each part of a text that was accepted stands in some condition: nothing is dropped.
     #[test]
-    fn nothing_is_dropped(text in "(a=(eq|in|gt|like)[.][(]?[a-b=.,() ]{0,10}[)]?,?){1,3}") {
+    fn nothing_is_dropped(text in "(a=(not[.])?(eq|in|gt|like|is)[.][(]?[a-b=.,() ]{0,10}[)]?,?){1,3}") {
         if let Ok(Some(filter)) = parse(&text) {
             let letters = |text: &str| text.bytes().filter(|b| matches!(b, b'a' | b'b')).count();
             let kept: usize = filter.conditions().iter()

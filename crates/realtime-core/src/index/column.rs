@@ -3,6 +3,7 @@
 //! Must never walk over conditions that the value does not meet: each structure yields matches only.
 
 use std::collections::BTreeMap;
+use std::hash::Hash;
 use std::ops::Bound;
 
 use super::postings::{Postings, Slot};
@@ -28,6 +29,14 @@ struct Conditions {
     below: BTreeMap<Key, Postings>,
     at_or_below: BTreeMap<Key, Postings>,
     windows: Windows,
+    /// Conditions that hold of null alone.
+    null: Postings,
+    /// Conditions that hold of all but null.
+    not_null: Postings,
+    /// Conditions that hold of null, and of all values but one.
+    distinct: FxMap<Key, Postings>,
+    /// Lists of what must not be, and patterns: each is tried once, however many bindings have it.
+    tried: FxMap<Test, Postings>,
 }
 
 /// What of a filter a binding is held by.
@@ -48,7 +57,9 @@ enum Class {
     Equality,
     Window,
     Range,
+    Null,
     Inequality,
+    Pattern,
 }
 
 impl Hold {
@@ -132,7 +143,11 @@ impl ColumnIndex {
                 Cost(Class::Equality, keys.iter().map(sharing).max().unwrap_or(0))
             }
             Test::Above(_) | Test::Below(_) => Cost(Class::Range, 0),
-            Test::NotEqual(_) => Cost(Class::Inequality, 0),
+            Test::Null => Cost(Class::Null, 0),
+            Test::NotEqual(_) | Test::NotIn(_) | Test::Distinct(_) | Test::NotNull => {
+                Cost(Class::Inequality, 0)
+            }
+            Test::Matches(_) | Test::MatchesNot(_) => Cost(Class::Pattern, 0),
         }
     }
 
@@ -142,6 +157,16 @@ impl ColumnIndex {
             conditions.candidates(key, search);
         }
     }
+
+    /// Hands the search the bindings of a lane whose condition null meets.
+    pub fn candidates_for_null<K: Copy>(&self, lane: usize, search: &mut Search<'_, K>) {
+        if let Some(conditions) = &self.lanes[lane] {
+            search.take_if(conditions.null.iter());
+            for postings in conditions.distinct.values() {
+                search.take_if(postings.iter());
+            }
+        }
+    }
 }
 
 impl Conditions {
@@ -149,6 +174,10 @@ impl Conditions {
         self.equal.is_empty()
             && self.not_equal.is_empty()
             && self.windows.is_empty()
+            && self.null.is_empty()
+            && self.not_null.is_empty()
+            && self.distinct.is_empty()
+            && self.tried.is_empty()
             && [&self.above, &self.at_or_above, &self.below, &self.at_or_below]
                 .iter()
                 .all(|map| map.is_empty())
@@ -162,6 +191,12 @@ impl Conditions {
                 }
             }
             Test::NotEqual(key) => self.not_equal.entry(key.clone()).or_default().insert(slot),
+            Test::Distinct(key) => self.distinct.entry(key.clone()).or_default().insert(slot),
+            Test::Null => self.null.insert(slot),
+            Test::NotNull => self.not_null.insert(slot),
+            Test::NotIn(_) | Test::Matches(_) | Test::MatchesNot(_) => {
+                self.tried.entry(test.clone()).or_default().insert(slot);
+            }
             Test::Above(bound) | Test::Below(bound) => {
                 if let Some((map, key)) = self.range(test, bound) {
                     map.entry(key.clone()).or_default().insert(slot);
@@ -176,6 +211,12 @@ impl Conditions {
                 .iter()
                 .for_each(|key| remove_from_hash(&mut self.equal, key, slot)),
             Test::NotEqual(key) => remove_from_hash(&mut self.not_equal, key, slot),
+            Test::Distinct(key) => remove_from_hash(&mut self.distinct, key, slot),
+            Test::Null => self.null.remove(slot),
+            Test::NotNull => self.not_null.remove(slot),
+            Test::NotIn(_) | Test::Matches(_) | Test::MatchesNot(_) => {
+                remove_from_hash(&mut self.tried, test, slot);
+            }
             Test::Above(bound) | Test::Below(bound) => {
                 let Some((map, key)) = self.range(test, bound) else {
                     return;
@@ -208,9 +249,16 @@ impl Conditions {
         if let Some(postings) = self.equal.get(key) {
             search.take_if(postings.iter());
         }
-        for (other, postings) in &self.not_equal {
+        search.take_if(self.not_null.iter());
+        for (other, postings) in self.not_equal.iter().chain(&self.distinct) {
             search.looked_at += 1;
             if **other != *key {
+                search.take_if(postings.iter());
+            }
+        }
+        for (test, postings) in &self.tried {
+            search.looked_at += 1;
+            if test.holds(key) {
                 search.take_if(postings.iter());
             }
         }
@@ -242,7 +290,7 @@ fn key_of(bound: &Bound<Key>) -> Option<&Key> {
     }
 }
 
-fn remove_from_hash(map: &mut FxMap<Key, Postings>, key: &Key, slot: Slot) {
+fn remove_from_hash<K: Eq + Hash>(map: &mut FxMap<K, Postings>, key: &K, slot: Slot) {
     let Some(postings) = map.get_mut(key) else { return };
     postings.remove(slot);
     if postings.is_empty() {

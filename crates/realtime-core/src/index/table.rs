@@ -144,9 +144,10 @@ impl TableIndex {
                 continue;
             }
             let Ok(Some(json)) = row.get(name) else { continue };
+            let is_null = json == "null";
             for (kind, column) in kinds {
                 key.clear();
-                if kind.read(json, &mut key).is_none() {
+                if !is_null && kind.read(json, &mut key).is_none() {
                     continue;
                 }
                 for lane in roles
@@ -154,7 +155,11 @@ impl TableIndex {
                     .flatten()
                     .flat_map(|service| lanes_for(operation, service))
                 {
-                    column.candidates(lane, &key, search);
+                    if is_null {
+                        column.candidates_for_null(lane, search);
+                    } else {
+                        column.candidates(lane, &key, search);
+                    }
                 }
             }
         }

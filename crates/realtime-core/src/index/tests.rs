@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::change::{KeyColumn, Marker, Position, Row};
 use crate::filter::{FilterExpr, FilterLimits};
-use crate::table::{ColumnFacts, Comparison, TableFacts};
+use crate::table::{Collation, ColumnFacts, Comparison, TableFacts};
 
 fn facts() -> TableFacts {
     let column = |name: &str, type_name: &str, compare| ColumnFacts {
@@ -21,13 +21,7 @@ fn facts() -> TableFacts {
         columns: [
             column("id", "int8", Comparison::Decimal),
             column("room", "numeric", Comparison::Decimal),
-            column(
-                "name",
-                "text",
-                Comparison::Text {
-                    ordered_by_bytes: true,
-                },
-            ),
+            column("name", "text", Comparison::Text(Collation::C)),
         ]
         .into(),
         cannot_emit: None,
@@ -291,7 +285,7 @@ fn work_follows_matches() {
         (looked_at, out.len())
     };
     type Shape = (&'static str, Box<dyn FnMut(u64) -> BindingSpec>);
-    let shapes: [Shape; 12] = [
+    let shapes: [Shape; 16] = [
         ("equality", Box::new(|n| spec("*", &format!("id=eq.{n}"), false))),
         (
             "list",
@@ -328,6 +322,17 @@ fn work_follows_matches() {
             "shared last",
             Box::new(|n| spec("*", &format!("id=eq.{n},room=eq.3"), false)),
         ),
+        ("null", Box::new(|_| spec("*", "room=is.null", false))),
+        (
+            "not null",
+            Box::new(|n| spec("*", &format!("room=not.is.null,id=eq.{n}"), false)),
+        ),
+        // However many have it, one pattern is tried once.
+        ("one pattern", Box::new(|_| spec("*", "name=match.^x", false))),
+        (
+            "pattern and own",
+            Box::new(|n| spec("*", &format!("name=like.n%,id=eq.{n}"), false)),
+        ),
         (
             "range and own",
             Box::new(|n| spec("*", &format!("id=gt.0,name=eq.n{n}"), false)),
@@ -351,10 +356,15 @@ fn any_filter() -> impl Strategy<Value = String> {
             .prop_map(|(low, high, above, below)| { format!("room={above}.{low},room={below}.{high}") }),
         ("gte?", "[ab]{0,3}", "lte?", "[ab]{0,3}")
             .prop_map(|(above, low, below, high)| { format!("name={above}.{low},name={below}.{high}") }),
-        proptest::collection::vec(0..6i64, 1..4).prop_map(|items| {
+        (proptest::collection::vec(0..6i64, 1..4), "(not[.])?").prop_map(|(items, not)| {
             let items: Vec<String> = items.iter().map(i64::to_string).collect();
-            format!("room=in.({})", items.join(","))
+            format!("room={not}in.({})", items.join(","))
         }),
+        ("(id|room)", "(not[.])?", "(eq|lt|gte|isdistinct)", 0..6i64)
+            .prop_map(|(column, not, op, value)| format!("{column}={not}{op}.{value}")),
+        ("(id|room|name)", "(not[.])?").prop_map(|(column, not)| format!("{column}={not}is.null")),
+        ("(not[.])?", "(i?like[.][ab%_]{0,3}|i?match[.][ab.]{0,3})")
+            .prop_map(|(not, pattern)| format!("name={not}{pattern}")),
     ];
     proptest::collection::vec(condition, 0..4).prop_map(|conditions| conditions.join(","))
 }

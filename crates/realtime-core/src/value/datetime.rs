@@ -1,4 +1,4 @@
-//! `date`, `time`, `timestamp` and `timestamptz` in ISO spelling, as counts of days or microseconds.
+//! `date`, `time`, `timetz`, `timestamp` and `timestamptz` in ISO spelling, as counts of days or microseconds.
 //!
 //! Must never read a spelling whose meaning depends on settings or on the clock.
 
@@ -21,6 +21,9 @@ const DATE_FORM: ValueError = ValueError::Malformed {
 };
 const TIME_FORM: ValueError = ValueError::Malformed {
     expected: "a time as HH:MM[:SS[.ffffff]]",
+};
+const TIMETZ_FORM: ValueError = ValueError::Malformed {
+    expected: "a time as HH:MM[:SS[.ffffff]][Z or +HH[:MM]]",
 };
 const TIMESTAMP_FORM: ValueError = ValueError::Malformed {
     expected: "a date and time as YYYY-MM-DD[THH:MM[:SS[.ffffff]][Z or +HH[:MM]]]",
@@ -61,6 +64,26 @@ pub fn time(text: &str) -> Result<i64, ValueError> {
     } else {
         Err(TIME_FORM)
     }
+}
+
+/// A `timetz`, as a key: PostgreSQL compares the instants first, and of equal ones the offsets, the
+/// eastern before the western. Without an offset it is UTC.
+pub fn timetz(text: &str) -> Result<[u8; 12], ValueError> {
+    let out_of_range = ValueError::OutOfRange { type_name: "timetz" };
+    let mut scan = Scan {
+        rest: text.as_bytes(),
+    };
+    let time = scan.time().ok_or(TIMETZ_FORM)?.ok_or(out_of_range)?;
+    let offset = scan.offset().ok_or(TIMETZ_FORM)?.ok_or(out_of_range)?;
+    if !scan.rest.is_empty() {
+        return Err(TIMETZ_FORM);
+    }
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&super::ordered(time - offset));
+    // Less than a day of seconds.
+    let west = i32::try_from(-offset / SECOND).map_err(|_| out_of_range)?;
+    key[8..].copy_from_slice(&(west ^ i32::MIN).to_be_bytes());
+    Ok(key)
 }
 
 /// A `timestamp`, as microseconds since 2000-01-01. An offset is read and, as in PostgreSQL, ignored.

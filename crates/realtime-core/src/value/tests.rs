@@ -3,6 +3,7 @@ use std::cmp::Ordering::{self, Equal, Greater, Less};
 use proptest::prelude::*;
 
 use super::*;
+use crate::table::Collation;
 
 fn column(type_name: &str) -> ColumnFacts {
     let compare = match type_name {
@@ -10,12 +11,8 @@ fn column(type_name: &str) -> ColumnFacts {
         "float4" => Comparison::Float4,
         "float8" => Comparison::Float8,
         "bool" => Comparison::Bool,
-        "text" | "name" | "char" => Comparison::Text {
-            ordered_by_bytes: true,
-        },
-        "bpchar" => Comparison::PaddedText {
-            ordered_by_bytes: true,
-        },
+        "text" | "name" | "char" => Comparison::Text(Collation::C),
+        "bpchar" => Comparison::PaddedText(Collation::C),
         "uuid" => Comparison::Uuid,
         "date" => Comparison::Date,
         "time" => Comparison::Time,

@@ -1,3 +1,5 @@
+use realtime_core::table::{Collation, ColumnFacts, Comparison, Element, Letters};
+
 use super::*;
 
 fn event() -> ChangeEvent {
@@ -119,21 +121,36 @@ fn facts_survive_the_journey() {
             column(Comparison::Float4),
             column(Comparison::Float8),
             column(Comparison::Bool),
-            column(Comparison::Text {
-                ordered_by_bytes: true,
-            }),
-            column(Comparison::Text {
-                ordered_by_bytes: false,
-            }),
-            column(Comparison::PaddedText {
-                ordered_by_bytes: true,
-            }),
+            column(Comparison::Text(Collation::C)),
+            column(Comparison::Text(Collation::UNKNOWN)),
+            column(Comparison::PaddedText(Collation::C)),
             column(Comparison::Uuid),
             column(Comparison::Date),
             column(Comparison::Time),
             column(Comparison::Timestamp),
             column(Comparison::TimestampTz),
             column(Comparison::Bytea),
+            column(Comparison::TimeTz),
+            column(Comparison::Interval),
+            column(Comparison::Network),
+            column(Comparison::Jsonb),
+            column(Comparison::FoldedText),
+            column(Comparison::Veiled),
+            column(Comparison::Text(Collation {
+                ordered_by_bytes: true,
+                letters: Letters::Wide {
+                    dotted_i: "i\u{307}".into(),
+                    kelvin: "k".into(),
+                },
+            })),
+            column(Comparison::Array(Box::new(Element {
+                type_name: "int4".into(),
+                compare: Comparison::Decimal,
+            }))),
+            column(Comparison::Array(Box::new(Element {
+                type_name: "mood".into(),
+                compare: Comparison::Enum([Box::from("a")].into()),
+            }))),
             column(Comparison::Enum([Box::from("a"), Box::from("b")].into())),
         ]
         .into(),

@@ -205,9 +205,53 @@ pub struct Column {
     /// Text types: the collation orders by bytes.
     #[prost(bool, tag = "6")]
     pub ordered_by_bytes: bool,
-    /// COMPARISON_ENUM: its labels in order.
+    /// COMPARISON_ENUM, or an array of such: its labels in order.
     #[prost(string, repeated, tag = "7")]
     pub enum_labels: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Text types: what the collation takes for letters.
+    #[prost(message, optional, tag = "8")]
+    pub letters: ::core::option::Option<Letters>,
+    /// COMPARISON_ARRAY: the elements.
+    #[prost(message, optional, tag = "9")]
+    pub element: ::core::option::Option<Element>,
+}
+/// The elements of an array.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Element {
+    /// pg_type.typname; of a domain, its base type's.
+    #[prost(string, tag = "1")]
+    pub type_name: ::prost::alloc::string::String,
+    #[prost(enumeration = "Comparison", tag = "2")]
+    pub comparison: i32,
+}
+/// What a collation takes for letters. Absent: not known.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Letters {
+    #[prost(oneof = "letters::Kind", tags = "1, 2")]
+    pub kind: ::core::option::Option<letters::Kind>,
+}
+/// Nested message and enum types in `Letters`.
+pub mod letters {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Ascii {}
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Wide {
+        /// lower(U+0130)
+        #[prost(string, tag = "1")]
+        pub dotted_i: ::prost::alloc::string::String,
+        /// lower(U+212A)
+        #[prost(string, tag = "2")]
+        pub kelvin: ::prost::alloc::string::String,
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Kind {
+        /// a to z alone.
+        #[prost(message, tag = "1")]
+        Ascii(Ascii),
+        /// Of many scripts; a to z are paired as in ASCII.
+        #[prost(message, tag = "2")]
+        Wide(Wide),
+    }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -295,6 +339,7 @@ impl Reason {
 #[repr(i32)]
 pub enum Comparison {
     Unspecified = 0,
+    /// Whether a value is null can be told, and nothing else.
     Opaque = 1,
     Decimal = 2,
     Float4 = 3,
@@ -309,6 +354,15 @@ pub enum Comparison {
     Timestamptz = 12,
     Bytea = 13,
     Enum = 14,
+    Timetz = 15,
+    Interval = 16,
+    Network = 17,
+    Jsonb = 18,
+    Array = 19,
+    /// Text under a nondeterministic collation.
+    FoldedText = 20,
+    /// Null and something else print alike.
+    Veiled = 21,
 }
 impl Comparison {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -332,6 +386,13 @@ impl Comparison {
             Self::Timestamptz => "COMPARISON_TIMESTAMPTZ",
             Self::Bytea => "COMPARISON_BYTEA",
             Self::Enum => "COMPARISON_ENUM",
+            Self::Timetz => "COMPARISON_TIMETZ",
+            Self::Interval => "COMPARISON_INTERVAL",
+            Self::Network => "COMPARISON_NETWORK",
+            Self::Jsonb => "COMPARISON_JSONB",
+            Self::Array => "COMPARISON_ARRAY",
+            Self::FoldedText => "COMPARISON_FOLDED_TEXT",
+            Self::Veiled => "COMPARISON_VEILED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -352,6 +413,13 @@ impl Comparison {
             "COMPARISON_TIMESTAMPTZ" => Some(Self::Timestamptz),
             "COMPARISON_BYTEA" => Some(Self::Bytea),
             "COMPARISON_ENUM" => Some(Self::Enum),
+            "COMPARISON_TIMETZ" => Some(Self::Timetz),
+            "COMPARISON_INTERVAL" => Some(Self::Interval),
+            "COMPARISON_NETWORK" => Some(Self::Network),
+            "COMPARISON_JSONB" => Some(Self::Jsonb),
+            "COMPARISON_ARRAY" => Some(Self::Array),
+            "COMPARISON_FOLDED_TEXT" => Some(Self::FoldedText),
+            "COMPARISON_VEILED" => Some(Self::Veiled),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! The table: one column of each type that filters compare, and random values for its rows.
 
 use fastrand::Rng;
-use realtime_core::table::{ColumnFacts, Comparison};
+use realtime_core::table::{Collation, ColumnFacts, Comparison};
 
 use super::constants;
 
@@ -185,15 +185,9 @@ impl Column {
             Compare::Float4 => Comparison::Float4,
             Compare::Float8 => Comparison::Float8,
             Compare::Bool => Comparison::Bool,
-            Compare::TextByBytes => Comparison::Text {
-                ordered_by_bytes: true,
-            },
-            Compare::TextInSomeOrder => Comparison::Text {
-                ordered_by_bytes: false,
-            },
-            Compare::Padded => Comparison::PaddedText {
-                ordered_by_bytes: true,
-            },
+            Compare::TextByBytes => Comparison::Text(Collation::C),
+            Compare::TextInSomeOrder => Comparison::Text(Collation::UNKNOWN),
+            Compare::Padded => Comparison::PaddedText(Collation::C),
             Compare::Uuid => Comparison::Uuid,
             Compare::Date => Comparison::Date,
             Compare::Time => Comparison::Time,

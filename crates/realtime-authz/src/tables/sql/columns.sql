@@ -70,8 +70,20 @@ select
   (
     select pg_catalog.array_agg(e.enumlabel::text order by e.enumsortorder)
     from pg_catalog.pg_enum e
-    where e.enumtypid = base.oid
+    where e.enumtypid = coalesce(element.oid, base.oid)
   ) as labels,
+  element.oid as element_oid,
+  element.typname::text as element_name,
+  element.typtype::text as element_kind,
+  case
+    when a.attcollation = 0 or letters.known is not true then null
+    when l.collprovider::text = 'c' and l.collctype::text in ('C', 'POSIX') then 'ascii'
+    when l.collprovider::text = 'b' and pg_catalog.to_jsonb(l) ->> 'colllocale' = 'C' then 'ascii'
+    when l.collprovider::text <> 'd' then null
+    else letters.own
+  end as letters,
+  letters.dotted_i,
+  letters.kelvin,
   key.place as key_place,
   -- Only where the role may name them: REST needs to name neither.
   case
@@ -99,7 +111,47 @@ cross join lateral (
   ) as last
   join pg_catalog.pg_type t on t.oid = last.oid
 ) as base
+-- The elements of an array, their domains followed to their base. What is only like an array (int2vector) has none.
+left join lateral (
+  with recursive chain(oid, typbasetype, typtype, depth) as (
+    select e.oid, e.typbasetype, e.typtype, 0
+    from pg_catalog.pg_type outer_type
+    join pg_catalog.pg_type e on e.oid = outer_type.typelem and e.typarray = outer_type.oid
+    where outer_type.oid = base.oid
+    union all
+    select t.oid, t.typbasetype, t.typtype, chain.depth + 1
+    from chain
+    join pg_catalog.pg_type t on t.oid = chain.typbasetype
+    where chain.typtype = 'd'
+  )
+  select t.oid, t.typname, t.typtype
+  from chain
+  join pg_catalog.pg_type t on t.oid = chain.oid
+  order by chain.depth desc
+  limit 1
+) as element on true
 join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()
+-- What the database's own collation takes for letters, asked of itself; encodings whose characters are numbered as
+-- Unicode's (UTF8, LATIN1) only. The numbers are no constants: in LATIN1 the planner must not work out what is not there.
+cross join lateral (
+  select
+    d.encoding in (6, 8) as known,
+    case
+      when case coalesce(pg_catalog.to_jsonb(d) ->> 'datlocprovider', 'c')
+          when 'c' then d.datctype::text in ('C', 'POSIX')
+          when 'b' then pg_catalog.to_jsonb(d) ->> 'datlocale' = 'C'
+        end then 'ascii'
+      when pg_catalog.lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ' collate pg_catalog."default") = 'abcdefghijklmnopqrstuvwxyz'
+        and pg_catalog.upper('abcdefghijklmnopqrstuvwxyz' collate pg_catalog."default") = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'
+        -- Lithuanian writes an accented i as two characters.
+        and pg_catalog.lower(pg_catalog.chr(204 + 0 * d.encoding) collate pg_catalog."default") = pg_catalog.chr(236)
+        then 'wide'
+    end as own,
+    case when d.encoding = 6 then pg_catalog.lower(pg_catalog.chr(304 + 0 * d.encoding) collate pg_catalog."default") else '' end
+      as dotted_i,
+    case when d.encoding = 6 then pg_catalog.lower(pg_catalog.chr(8490 + 0 * d.encoding) collate pg_catalog."default") else '' end
+      as kelvin
+) as letters
 left join pg_catalog.pg_collation l on l.oid = a.attcollation
 left join pg_catalog.pg_namespace ln on ln.oid = l.collnamespace
 left join lateral (
