@@ -9,5 +9,6 @@
     reason = "a broken fixture ends what asked for it"
 )]
 
+pub mod random;
 pub mod stack;
 pub mod world;

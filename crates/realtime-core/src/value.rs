@@ -22,8 +22,8 @@
 //! - `interval`: everything but whole numbers of units from `years` to `seconds` (seconds with up to six digits
 //!   behind the point) in that order, each once and of at most six digits, with `HH:MM[:SS[.f…]]` at the end in place of
 //!   the last three, or the same as ISO 8601 `P1Y2M3W4DT5H6M7.5S`; so no `ago`, no `century`, no `infinity`;
-//! - `inet` and `cidr`: everything but all four octets without leading zeros, or an IPv6 address, each with `/bits` or
-//!   without;
+//! - `inet` and `cidr`: everything but all four octets without leading zeros, or an IPv6 address (with all four octets at its
+//!   end or none), each with `/bits` or without;
 //! - `bytea`: the escape format, and blanks between hexadecimal digits;
 //! - `jsonb`: more than 100 levels; and where it would have to match, the JSON value `null`, which prints as SQL's null does;
 //! - arrays: bounds (`[0:1]={…}`), empty arrays within arrays, more than six dimensions.

@@ -5,15 +5,14 @@
 //! row in a transaction of its own. Of an UPDATE the role is asked before for the old row and after for
 //! the new one.
 //!
-//! Each run draws new cases and prints its seed. To repeat a run, build with that seed in
-//! `ANVILBASE_ORACLE_SEED`.
+//! Each run draws new cases and prints its seed: `ANVILBASE_ORACLE_SEED` repeats it.
 
 mod random;
 mod world;
 
 use anyhow::{Result, ensure};
-use fastrand::Rng;
 use realtime_core::change::{ChangeEvent, Operation};
+use realtime_tests::random::Random;
 
 use random::Table;
 use world::{Answer, SUBJECTS, World};
@@ -34,12 +33,12 @@ struct Tally {
 
 #[tokio::test]
 async fn policies_judge_as_postgresql_does() -> Result<()> {
-    let seed = option_env!("ANVILBASE_ORACLE_SEED").map_or_else(|| Ok(fastrand::u64(..)), str::parse)?;
-    println!("ANVILBASE_ORACLE_SEED={seed}");
-    let mut rng = Rng::with_seed(seed);
+    let random = Random::new()?;
+    let mut rng = random.rng();
+    let tables = TABLES * random.scale;
     let mut world = World::start().await?;
     let mut tally = Tally::default();
-    for number in 0..TABLES {
+    for number in 0..tables {
         let table = Table::random(&mut rng, number);
         world.run(&table.ddl()).await?;
         for id in 0..INSERTS {
@@ -56,7 +55,7 @@ async fn policies_judge_as_postgresql_does() -> Result<()> {
         }
     }
     println!("{tally:?}");
-    let cases = TABLES * (INSERTS + 2 * UPDATES) * SUBJECTS.len();
+    let cases = tables * (INSERTS + 2 * UPDATES) * SUBJECTS.len();
     println!("{cases} questions");
     // Else the random policies say nothing.
     for (what, count) in [

@@ -1,7 +1,7 @@
 //! The table: one column of each type that filters compare, and random values for its rows.
 
 use fastrand::Rng;
-use realtime_core::table::{Collation, ColumnFacts, Comparison};
+use realtime_core::table::{Collation, ColumnFacts, Comparison, Element};
 
 use super::constants;
 
@@ -35,6 +35,14 @@ pub enum Compare {
     TimestampTz,
     Bytea,
     Enum,
+    TimeTz,
+    Interval,
+    Inet,
+    Cidr,
+    Jsonb,
+    TextArray,
+    IntArray,
+    MoodArray,
 }
 
 pub const LABELS: [&str; 5] = ["sad", "ok", "happy", "O'Brien", "a,b"];
@@ -50,7 +58,16 @@ const TIME: &str = r"^\s*[0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]+)?)?\s*$";
 const TIMESTAMP: &str = r"(?i)^\s*(([0-9]{4}|[1-9][0-9]{4,6})-[0-9]{2}-[0-9]{2}([ t][0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2}|:[0-9]{2}:[0-9]{2})?)?)?( bc| ad)?|-?infinity)\s*$";
 const BYTEA: &str = r"(?i)^\\x([0-9a-f]{2})*$";
 
-pub const COLUMNS: [Column; 23] = [
+const TIMETZ: &str = r"(?i)^\s*[0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]+)?)?(z|[+-][0-9]{2}(:?[0-9]{2}|:[0-9]{2}:[0-9]{2})?)?\s*$";
+const INTERVAL: &str = r"^\s*((?=\S)([+-]?[0-9]{1,6} +years?( +|\s*$))?([+-]?[0-9]{1,6} +mon(s|th|ths)?( +|\s*$))?([+-]?[0-9]{1,6} +weeks?( +|\s*$))?([+-]?[0-9]{1,6} +days?( +|\s*$))?([+-]?[0-9]{1,6}:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?|([+-]?[0-9]{1,6} +hours?( +|\s*$))?([+-]?[0-9]{1,6} +minutes?( +|\s*$))?([+-]?[0-9]{1,6}(\.[0-9]{1,6})? +seconds?)?)|P(?=[-+0-9T])([+-]?[0-9]{1,6}Y)?([+-]?[0-9]{1,6}M)?([+-]?[0-9]{1,6}W)?([+-]?[0-9]{1,6}D)?(T(?=[-+0-9])([+-]?[0-9]{1,6}H)?([+-]?[0-9]{1,6}M)?([+-]?[0-9]{1,6}(\.[0-9]{1,6})?S)?)?)\s*$";
+const NETWORK: &str = r"(?i)^((([1-9]?[0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\.){3}([1-9]?[0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])(/([0-9]|[12][0-9]|3[0-2]))?|[0-9a-f:]*:((([1-9]?[0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\.){3}([1-9]?[0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])|[0-9a-f]*)(/([0-9]|[1-9][0-9]|1[01][0-9]|12[0-8]))?)$";
+/// Anything but the JSON value null at the top.
+const JSONB: &str = r"^(?!\s*null\s*$)";
+/// Without bounds, and without an empty array within.
+const ARRAY: &str = r"^\s*\{(\s*|(?!.*\{\s*\}).*)\}\s*$";
+const INT_ARRAY: &str = r"(?i)^\s*\{(\s*|(?!.*\{\s*\})[-+{},0-9nul\s\u0022]*)\}\s*$";
+
+pub const COLUMNS: [Column; 31] = [
     column("c_int2", "int2", "int2", Compare::Decimal, WHOLE),
     column("c_int4", "int4", "int4", Compare::Decimal, WHOLE),
     column("c_int8", "int8", "int8", Compare::Decimal, WHOLE),
@@ -100,6 +117,23 @@ pub const COLUMNS: [Column; 23] = [
     ),
     column("c_bytea", "bytea", "bytea", Compare::Bytea, BYTEA),
     column("c_mood", "mood", "mood", Compare::Enum, ANY),
+    column("c_timetz", "timetz", "timetz", Compare::TimeTz, TIMETZ),
+    column("c_interval", "interval", "interval", Compare::Interval, INTERVAL),
+    column("c_inet", "inet", "inet", Compare::Inet, NETWORK),
+    column("c_cidr", "cidr", "cidr", Compare::Cidr, NETWORK),
+    column("c_jsonb", "jsonb", "jsonb", Compare::Jsonb, JSONB),
+    Column {
+        cast: "text[]",
+        ..column("c_texts", "text[]", "_text", Compare::TextArray, ARRAY)
+    },
+    Column {
+        cast: "small[]",
+        ..column("c_ints", "small[]", "_small", Compare::IntArray, INT_ARRAY)
+    },
+    Column {
+        cast: "mood[]",
+        ..column("c_moods", "mood[]", "_mood", Compare::MoodArray, ARRAY)
+    },
     Column {
         cast: "int4",
         ..column("Odd, \"n=m\".x", "small", "int4", Compare::Decimal, WHOLE)
@@ -123,17 +157,20 @@ const fn column(
     }
 }
 
-/// The statements that make the table and fill it with random rows, numbered from 0.
-pub fn schema(rng: &mut Rng, rows: usize) -> String {
-    let labels: Vec<String> = LABELS.iter().map(|label| literal(label)).collect();
+/// The types that the table needs.
+pub const TYPES: &str = r#"
+    create type mood as enum ('sad', 'ok', 'happy', 'O''Brien', 'a,b');
+    create domain small as int4 check (value < 1000000000);
+"#;
+
+/// The statements that make the table anew and fill it with random rows, numbered from 0.
+pub fn table(rng: &mut Rng, rows: usize) -> String {
     let definitions: Vec<String> = COLUMNS
         .iter()
         .map(|column| format!("{} {}", identifier(column.name), column.definition))
         .collect();
     let mut sql = format!(
-        "create type mood as enum ({}); create domain small as int4 check (value < 1000000000);
-         create table oracle (row_number int, {});",
-        labels.join(", "),
+        "drop table if exists oracle; create table oracle (row_number int, {});",
         definitions.join(", ")
     );
     for row in 0..rows {
@@ -147,6 +184,13 @@ pub fn schema(rng: &mut Rng, rows: usize) -> String {
         sql += &format!("insert into oracle values ({row}, {});\n", values.join(", "));
     }
     sql
+}
+
+fn array(type_name: &str, compare: Comparison) -> Comparison {
+    Comparison::Array(Box::new(Element {
+        type_name: type_name.into(),
+        compare,
+    }))
 }
 
 fn literal(text: &str) -> String {
@@ -167,7 +211,23 @@ impl Column {
 
     /// Whether values of this column may be ordered by a filter.
     pub fn ordered(&self) -> bool {
-        self.compare != Compare::TextInSomeOrder
+        !matches!(
+            self.compare,
+            Compare::TextInSomeOrder
+                | Compare::Jsonb
+                | Compare::TextArray
+                | Compare::IntArray
+                | Compare::MoodArray
+        )
+    }
+
+    /// The column in SQL, as far as its printed value tells it: the JSON value null counts as null.
+    pub fn sql(&self) -> String {
+        let name = identifier(self.name);
+        match self.compare {
+            Compare::Jsonb => format!("nullif({name}, 'null')"),
+            _ => name,
+        }
     }
 
     /// The name as a filter writes it.
@@ -195,6 +255,13 @@ impl Column {
             Compare::TimestampTz => Comparison::TimestampTz,
             Compare::Bytea => Comparison::Bytea,
             Compare::Enum => Comparison::Enum(LABELS.map(Box::from).into()),
+            Compare::TimeTz => Comparison::TimeTz,
+            Compare::Interval => Comparison::Interval,
+            Compare::Inet | Compare::Cidr => Comparison::Network,
+            Compare::Jsonb => Comparison::Jsonb,
+            Compare::TextArray => array("text", Comparison::Text(Collation::UNKNOWN)),
+            Compare::IntArray => array("int4", Comparison::Decimal),
+            Compare::MoodArray => array("mood", Comparison::Enum(LABELS.map(Box::from).into())),
         };
         ColumnFacts {
             name: self.name.into(),

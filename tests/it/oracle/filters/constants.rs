@@ -57,6 +57,76 @@ pub fn value(rng: &mut Rng, column: &Column) -> String {
             format!(r"\x{bytes}")
         }
         Compare::Enum => one(rng, &LABELS).to_owned(),
+        Compare::TimeTz => {
+            let offset = one(
+                rng,
+                &["+00", "+02", "-0330", "+05:45", "-08:00", "+00:00:30", "Z"],
+            );
+            format!(
+                "{}{offset}",
+                one(rng, &["10:00:00", "12:00:00", "07:30:00.5", "24:00:00"])
+            )
+        }
+        Compare::Interval => one(rng, &INTERVALS).to_owned(),
+        Compare::Inet => one(rng, &ADDRESSES).to_owned(),
+        Compare::Cidr => one(rng, &NETWORKS).to_owned(),
+        Compare::Jsonb => json(rng, 3),
+        Compare::TextArray => array(
+            rng,
+            &["a", "b", "\"a,b\"", "NULL", "\"NULL\"", "\"\"", "\"q\\\"\"", "é"],
+        ),
+        Compare::IntArray => array(rng, &["1", "2", "-3", "NULL"]),
+        Compare::MoodArray => array(rng, &["sad", "ok", "\"a,b\"", "O'Brien", "NULL"]),
+    }
+}
+
+/// An array of one or two dimensions.
+fn array(rng: &mut Rng, elements: &[&str]) -> String {
+    let part = |rng: &mut Rng, length: usize| {
+        let items: Vec<&str> = (0..length).map(|_| one(rng, elements)).collect();
+        format!("{{{}}}", items.join(","))
+    };
+    match rng.u8(..6) {
+        0 => part(rng, 0),
+        1 => format!("{{{},{}}}", part(rng, 1), part(rng, 1)),
+        2 => format!("{{{}}}", part(rng, 2)),
+        _ => {
+            let length = rng.usize(1..3);
+            part(rng, length)
+        }
+    }
+}
+
+/// A JSON text of at most so many levels.
+fn json(rng: &mut Rng, levels: u8) -> String {
+    let scalar = [
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "1",
+        "1.0",
+        "1e2",
+        "100",
+        "0.10",
+        "\"a\"",
+        "\"\\u00e9\"",
+        "\"é\"",
+        "\"1\"",
+    ];
+    if levels == 0 || rng.u8(..3) > 0 {
+        return one(rng, &scalar).to_owned();
+    }
+    let count = rng.usize(..3);
+    if rng.bool() {
+        let items: Vec<String> = (0..count).map(|_| json(rng, levels - 1)).collect();
+        format!("[{}]", items.join(one(rng, &[",", ", "])))
+    } else {
+        let members: Vec<String> = (0..count)
+            .map(|_| format!("\"{}\":{}", one(rng, &["a", "b", ""]), json(rng, levels - 1)))
+            .collect();
+        format!("{{{}}}", members.join(","))
     }
 }
 
@@ -106,6 +176,65 @@ const BOOLEANS: [&str; 24] = [
 const TEXTS: [&str; 24] = [
     "", "a", "A", "b", "ab", "a ", " a", "é", "e\u{301}", "日本", "😀", "a\\b", "\"q\"", "a,b", "x,y=eq.1",
     "(", ")", "a\tb", "a\nb", "\u{1}", "null", "NULL", "O'Brien", "\u{fffd}",
+];
+
+const INTERVALS: [&str; 22] = [
+    "00:00:00",
+    "1 mon",
+    "30 days",
+    "720:00:00",
+    "1 year",
+    "12 mons",
+    "360 days",
+    "1 year 2 mons 3 days 04:05:06.7",
+    "1 year 2 mons 3 days 4 hours 5 minutes 6.7 seconds",
+    "P1Y2M3DT4H5M6.7S",
+    "-1 days",
+    "-1 days +24:00:00",
+    "-24:00:00",
+    "1 week",
+    "P1W",
+    "7 days",
+    "PT0.000001S",
+    "-0.5 seconds",
+    "P-1D",
+    "1 day -00:00:01",
+    "178000 years",
+    "-178000 years",
+];
+
+const ADDRESSES: [&str; 18] = [
+    "10.0.0.1",
+    "10.0.0.1/32",
+    "10.0.0.1/24",
+    "10.0.0.2/24",
+    "10.0.0.0/24",
+    "10.0.0.0/8",
+    "10.0.0.0",
+    "9.255.255.255",
+    "0.0.0.0/0",
+    "255.255.255.255",
+    "::1",
+    "::",
+    "::/0",
+    "::ffff:10.0.0.1",
+    "2001:db8::1/64",
+    "2001:DB8::2/64",
+    "2001:db8:0:0:0:0:0:1/64",
+    "fe80::/10",
+];
+
+const NETWORKS: [&str; 10] = [
+    "10.0.0.0/24",
+    "10.0.0.0/8",
+    "10.0.0.1",
+    "10.0.0.0/25",
+    "10.0.0.128/25",
+    "0.0.0.0/0",
+    "192.168.0.0/16",
+    "2001:db8::/32",
+    "2001:db8::/64",
+    "::/0",
 ];
 
 fn one<'a>(rng: &mut Rng, from: &[&'a str]) -> &'a str {
@@ -339,6 +468,145 @@ fn respelled(rng: &mut Rng, column: &Column, value: String) -> String {
             rng,
             &[
                 r"\x0", r"\x 00", r"\X00", "abc", r"\\001", r"\x0g", r"\x00 ff", r"\",
+            ],
+        )
+        .to_owned(),
+        (Compare::TimeTz, 0) => one(
+            rng,
+            &[
+                "10:00",
+                "10:00Z",
+                "10:00:00+15:59",
+                "10:00:00+16",
+                "10:00:00 +02",
+                "24:00:01+00",
+                "10:00 PM",
+                "10:00:00 Europe/Vienna",
+                "2026-01-01 10:00+02",
+                "10:00:00.1234567+02",
+            ],
+        )
+        .to_owned(),
+        (Compare::Interval, 0 | 1) => one(
+            rng,
+            &[
+                "1 day ago",
+                "@ 1 day",
+                "1-2",
+                "1 century",
+                "1.5 days",
+                "1 day 1 day",
+                "1 day 1 year",
+                "00:60",
+                "1:2:3",
+                "1 day 2",
+                "5",
+                "P",
+                "P1",
+                "PT",
+                "P1H",
+                "P1Y2D3M",
+                "p1d",
+                "",
+                "1 days 1",
+                "1 hour 00:00:01",
+                "1 year  2 months",
+                "+1 year -2 mons",
+                "1 sec",
+                "00:00:01.1234567",
+                "9999999 days",
+                "1 day\t2 hours",
+            ],
+        )
+        .to_owned(),
+        (Compare::Inet | Compare::Cidr, 0 | 1) => one(
+            rng,
+            &[
+                "10.0.0.1/33",
+                "10.0.0",
+                "10",
+                "10.1/16",
+                "010.0.0.1",
+                "10.0.0.256",
+                "10.0.0.1/08",
+                "10.0.0.1/",
+                " 10.0.0.1",
+                "::1/129",
+                "1:2:3:4:5:6:7:8:9",
+                "1::2::3",
+                "::g",
+                "10.0.0.1/24",
+                "2001:db8::1/64",
+                "::ffff:1.2.3.400",
+                "",
+                "1:2:3:4:5:6:7::",
+                "10.0.0.1/0",
+            ],
+        )
+        .to_owned(),
+        (Compare::Jsonb, 0 | 1) => one(
+            rng,
+            &[
+                "",
+                "nul",
+                "01",
+                "1.",
+                ".5",
+                "+1",
+                "1e",
+                "[1,]",
+                "{\"a\"}",
+                "{\"a\":1,}",
+                "{a:1}",
+                "'a'",
+                "\"a",
+                "\"\\ud800\"",
+                "\"\\u0000\"",
+                "\"\\x\"",
+                " 1 ",
+                "\t[ 1 ,\n2 ]",
+                "1 2",
+                "{\"a\":1,\"a\":2}",
+                "{\"b\":1,\"a\":2}",
+                "1e999999",
+                "NaN",
+                "\"\\ud83d\\ude00\"",
+                "\"\\/\"",
+                "1E+2",
+            ],
+        )
+        .to_owned(),
+        (Compare::TextArray | Compare::IntArray | Compare::MoodArray, 0) => one(
+            rng,
+            &[
+                "",
+                "{",
+                "}",
+                "{a",
+                "{a}b",
+                "{1,}",
+                "{,1}",
+                "{{1},{1,2}}",
+                "{1,{2}}",
+                "{{1},2}",
+                "{{}}",
+                "{{},{}}",
+                "[1:1]={1}",
+                "[0:0]={1}",
+                " { 1 , 2 } ",
+                "{null}",
+                "{\"null\"}",
+                "{nUlL}",
+                "{\\1}",
+                "{1\\ }",
+                "{\"1\"}",
+                "{\"a\"b}",
+                "{a\"b\"}",
+                "{{{{{{1}}}}}}",
+                "{{{{{{{1}}}}}}}",
+                "{1 2}",
+                "{ }",
+                "{1}}",
             ],
         )
         .to_owned(),
