@@ -63,9 +63,16 @@ async fn patterns_match_as_postgresql_does() -> Result<()> {
     let postgres = Postgres::start().await;
     let admin = postgres.connect("postgres").await;
     for (name, collation) in DATABASES {
-        admin
-            .batch_execute(&format!("create database {name} template template0 {collation}"))
-            .await?;
+        let create = format!("create database {name} template template0 {collation}");
+        // Not every build of PostgreSQL has ICU.
+        if name == "icu"
+            && !postgres
+                .can("create collation probe (provider = icu, locale = 'en')")
+                .await
+        {
+            continue;
+        }
+        admin.batch_execute(&create).await?;
         let client = postgres.connect(name).await;
         client.batch_execute(JUDGE).await?;
         client
