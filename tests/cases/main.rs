@@ -4,4 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod a_row_security;
+mod b_tokens;
 mod e_payload;
+mod n_edge;

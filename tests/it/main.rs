@@ -14,3 +14,5 @@ mod layers;
 mod oracle;
 mod project_file;
 mod readme;
+mod restart;
+mod secrets;

@@ -3,7 +3,7 @@
 use crate::config_table;
 
 #[test]
-fn the_configuration_table_is_what_the_services_take() {
+fn n03_the_configuration_table_is_what_the_services_take() {
     let readme = include_str!("../../README.md");
     let renewed = config_table::renew(readme).expect("README.md has no place for the table");
     assert!(

@@ -8,6 +8,8 @@ use realtime_testkit::nats::{GATEWAY_PASSWORD, LISTENER_PASSWORD, Nats};
 use realtime_testkit::postgres::Postgres;
 use realtime_testkit::process::Process;
 use realtime_testkit::tokens;
+use realtime_testkit::wait::until;
+use realtime_testkit::ws::Client;
 use tempfile::TempDir;
 
 /// The project's token secret.
@@ -25,7 +27,9 @@ pub struct Stack {
     pub authz: Process,
     /// The gateways, each of which serves the one project.
     pub gateways: Vec<Gateway>,
-    _folder: TempDir,
+    log: String,
+    authz_addr: String,
+    folder: TempDir,
 }
 
 /// A running gateway.
@@ -34,6 +38,8 @@ pub struct Gateway {
     pub process: Process,
     /// The port of its edge on 127.0.0.1.
     pub port: u16,
+    /// The port of its admin server on 127.0.0.1.
+    pub admin_port: u16,
 }
 
 impl Stack {
@@ -86,18 +92,13 @@ impl Stack {
         let mut started = Vec::new();
         for admin_port in &admin_ports[2..] {
             let port = free_port().unwrap();
-            let mut process = env.start(
-                "realtime-gateway",
-                *admin_port,
-                "secrets",
-                Some("gateway"),
-                &[
-                    ("ANVILBASE_REALTIME_GATEWAY_ADDR", &format!("127.0.0.1:{port}")),
-                    ("ANVILBASE_REALTIME_AUTHZ_URLS", &format!("http://{authz_addr}")),
-                ],
-            );
+            let mut process = env.gateway(*admin_port, port, &authz_addr);
             process.wait_ready(*admin_port).await;
-            started.push(Gateway { process, port });
+            started.push(Gateway {
+                process,
+                port,
+                admin_port: *admin_port,
+            });
         }
         authz.wait_ready(admin_ports[0]).await;
         listener.wait_ready(admin_ports[1]).await;
@@ -107,8 +108,47 @@ impl Stack {
             listener,
             authz,
             gateways: started,
-            _folder: folder,
+            log: log.to_owned(),
+            authz_addr,
+            folder,
         }
+    }
+
+    /// Writes another `[tokens]` section for the gateways, which read it within a second or so.
+    pub fn set_tokens(&self, section: &str) {
+        let path = self.folder.path().join("secrets/dev.toml");
+        // At once, as a mounted secret changes: never half a file.
+        let written = path.with_extension("new");
+        std::fs::write(&written, section).unwrap();
+        std::fs::rename(written, path).unwrap();
+    }
+
+    /// Waits until every gateway takes this key.
+    pub async fn wait_for_key(&self, key: &str) {
+        for gateway in &self.gateways {
+            let url = format!(
+                "ws://127.0.0.1:{}/realtime/v1/websocket?vsn=2.0.0&apikey={key}",
+                gateway.port
+            );
+            until("the key is taken", || async {
+                Client::try_connect(&url).await.ok()
+            })
+            .await;
+        }
+    }
+
+    /// Ends a gateway by a signal, and starts another in its place.
+    pub async fn replace_gateway(&mut self, n: usize, signal: &str) {
+        let env = Env {
+            folder: self.folder.path(),
+            nats: self.nats.url(),
+            log: &self.log,
+        };
+        let gateway = &mut self.gateways[n];
+        gateway.process.signal(signal);
+        gateway.process.wait().await;
+        gateway.process = env.gateway(gateway.admin_port, gateway.port, &self.authz_addr);
+        gateway.process.wait_ready(gateway.admin_port).await;
     }
 
     /// All processes of ours, with their names.
@@ -153,6 +193,20 @@ struct Env<'a> {
 }
 
 impl Env<'_> {
+    fn gateway(&self, admin_port: u16, port: u16, authz_addr: &str) -> Process {
+        self.start(
+            "realtime-gateway",
+            admin_port,
+            "secrets",
+            Some("gateway"),
+            &[
+                ("ANVILBASE_REALTIME_GATEWAY_ADDR", &format!("127.0.0.1:{port}")),
+                ("ANVILBASE_REALTIME_AUTHZ_URLS", &format!("http://{authz_addr}")),
+                ("ANVILBASE_REALTIME_PROJECTS_POLL_SECONDS", "1"),
+            ],
+        )
+    }
+
     fn start(
         &self,
         name: &'static str,

@@ -54,7 +54,7 @@ async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
         catalog,
         bus,
         authz,
-        limits: args.gateway.limits,
+        limits: args.gateway.limits.clone(),
         metrics: metrics.clone(),
         readiness: readiness.clone(),
         name,
@@ -73,6 +73,7 @@ async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
         &tasks,
     )
     .await?;
+    tracing::info!(limits = ?args.gateway.limits, "limits");
     tracing::info!(%addr, admin = %admin_addr, "gateway serves");
     Ok(())
 }

@@ -19,12 +19,10 @@ async fn order(world: &World, project: &ProjectId, who: Who) {
 #[tokio::test]
 async fn b12_an_order_ends_a_users_sockets_on_every_gateway_and_nobody_elses() {
     let world = World::start().await;
-    let second = world.another_gateway().await;
+    let (second, third) = (world.another_gateway().await, world.another_gateway().await);
     let mut meant = Vec::new();
-    for url in [
-        world.url_as("2.0.0", &token("authenticated", "u1")),
-        second.url_as("2.0.0", &token("authenticated", "u1")),
-    ] {
+    for gateway in [&world, &second, &third] {
+        let url = gateway.url_as("2.0.0", &token("authenticated", "u1"));
         let mut client = Client::connect(&url).await;
         join(&mut client, "room", &token("authenticated", "u1"), notes()).await;
         subscribed(&mut client).await;
@@ -68,7 +66,8 @@ async fn b12_an_order_ends_a_users_sockets_on_every_gateway_and_nobody_elses() {
     // The order is about what was open: the token still counts.
     join(&mut shared, "u1", &token("authenticated", "u1"), notes()).await;
     until("only the others are left", async || {
-        (world.gateway.open_sessions() == 2 && second.gateway.open_sessions() == 0).then_some(())
+        let open = [&world, &second, &third].map(|gateway| gateway.gateway.open_sessions());
+        (open == [2, 0, 0]).then_some(())
     })
     .await;
 }
