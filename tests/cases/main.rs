@@ -5,5 +5,7 @@
 
 mod a_row_security;
 mod b_tokens;
+mod d_old_rows;
 mod e_payload;
+mod f_notify;
 mod n_edge;

@@ -8,15 +8,16 @@ declare
   v_view record;
 begin
   for v_view in select * from (values
-    -- Every table that is to carry triggers: `relation` itself, the topmost table whose settings count, and whether its
-    -- triggers are to be enabled.
+    -- Every table that is to carry triggers: `relation` itself, the topmost table whose settings count, whether its
+    -- triggers are to be enabled, and whether always: in replicas' sessions too.
     ('attachable', $view$
 select
   c.oid as relation,
   n.nspname::text as schema_name,
   c.relname::text as table_name,
   case when c.relispartition then r.oid end as root_oid,
-  coalesce(t.cdc_enabled and (rn.nspname = 'public' or t.emit_events), true) as enabled
+  coalesce(t.cdc_enabled and (rn.nspname = 'public' or t.emit_events), true) as enabled,
+  coalesce(t.replica_events, false) as always
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace
 -- A partition lives under its root's rules, in whatever schema it lies.
@@ -42,7 +43,8 @@ select
   g.tgparentid <> 0 as cloned,
   -- In ordinary sessions: R fires in a replica's alone.
   g.tgenabled in ('O', 'A') as enabled,
-  case p.proname when 'emit' then 'rows' else 'truncate' end as kind
+  case p.proname when 'emit' then 'rows' else 'truncate' end as kind,
+  g.tgenabled = 'A' as always
 from pg_trigger g
 join pg_proc p on p.oid = g.tgfoid
 join pg_namespace n on n.oid = p.pronamespace
@@ -77,6 +79,10 @@ where t.relid is null
   )
   -- One way only: that an owner disables triggers for a bulk load is his own affair, an opt-out is not.
   or (not a.enabled and exists (select from anvilbase_realtime.triggers g where g.relation = a.relation and g.enabled))
+  or (a.enabled and exists (
+    select from anvilbase_realtime.triggers g
+    where g.relation = a.relation and not g.cloned and g.enabled and a.always and not g.always
+  ))
 $view$),
     -- What authz may know: the settings in force, of tables that still are what they were when the settings were made.
     ('table_settings', $view$
@@ -91,7 +97,8 @@ select
   -- Whether a write announces itself now.
   exists (
     select from anvilbase_realtime.triggers g where g.relation = t.relid and g.kind = 'rows' and g.enabled
-  ) as emitting
+  ) as emitting,
+  t.replica_events
 from anvilbase_realtime.tables t
 join pg_class c on c.oid = t.relid and c.relname = t.table_name
 join pg_namespace n on n.oid = c.relnamespace and n.nspname = t.schema_name
@@ -112,25 +119,30 @@ $view$)
 end
 $views$;
 
--- Enables or disables every trigger of ours on a table and its partitions.
-create or replace function anvilbase_realtime.switch(relation oid, enabled boolean) returns void
+-- Replaced by switch(oid, boolean, boolean) below.
+drop function if exists anvilbase_realtime.switch(oid, boolean);
+
+-- Enables or disables every trigger of ours on a table and its partitions; `always` is of those that are enabled.
+create or replace function anvilbase_realtime.switch(relation oid, enabled boolean, always boolean) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $switch$
 declare
   v_trigger record;
 begin
-  for v_trigger in
-    select n.nspname, c.relname, g.name
+  -- One at a time: what is altered is a change of the table, and the event trigger comes by attach() back here.
+  loop
+    select n.nspname, c.relname, g.name into v_trigger
     from anvilbase_realtime.triggers g
     join pg_class c on c.oid = g.relation
     join pg_namespace n on n.oid = c.relnamespace
     where (g.relation = switch.relation or g.relation in (select p.relid from pg_partition_tree(switch.relation) p))
       and not g.cloned
-      and g.enabled <> switch.enabled
-  loop
+      and (g.enabled <> switch.enabled or (g.enabled and g.always <> switch.always))
+    limit 1;
+    exit when not found;
     execute format('alter table %I.%I %s trigger %I', v_trigger.nspname, v_trigger.relname,
-      case when enabled then 'enable' else 'disable' end, v_trigger.name);
+      case when not enabled then 'disable' when always then 'enable always' else 'enable' end, v_trigger.name);
   end loop;
 end
 $switch$;
@@ -229,8 +241,12 @@ begin
     exit when not found;
     execute format('drop trigger %I on %I.%I', v_trigger.name, v_table.schema_name, v_table.table_name);
   end loop;
-  if not v_table.enabled then
-    perform anvilbase_realtime.switch(relation, false);
+  -- Not where their owner has them disabled, and never back from what he has set himself.
+  if not v_table.enabled or (v_table.always and exists (
+    select from anvilbase_realtime.triggers g
+    where g.relation = attach.relation and not g.cloned and g.enabled and not g.always
+  )) then
+    perform anvilbase_realtime.switch(relation, v_table.enabled, v_table.always);
   end if;
   v_emitting := exists (
     select from anvilbase_realtime.triggers g where g.relation = attach.relation and g.kind = 'rows' and g.enabled);
@@ -255,13 +271,16 @@ $prune$;
 
 -- Changes settings of one table, and its triggers with them, in the caller's transaction. Null leaves a setting alone.
 -- Waits at most 5 s for the table's lock: a longer wait would queue the table's writers behind it.
+drop function if exists anvilbase_realtime.set_table(text, text, boolean, boolean, boolean, boolean);
+
 create or replace function anvilbase_realtime.set_table(
   schema_name text,
   table_name text,
   cdc_enabled boolean default null,
   realtime_public boolean default null,
   delete_events boolean default null,
-  emit_events boolean default null
+  emit_events boolean default null,
+  replica_events boolean default null
 ) returns anvilbase_realtime.table_settings
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -271,6 +290,7 @@ declare
   v_relation oid;
   v_emitting boolean;
   v_wanted boolean;
+  v_always boolean;
   v_row anvilbase_realtime.table_settings;
 begin
   select c.oid into v_relation
@@ -295,22 +315,24 @@ begin
     and (t.database_oid <> (select d.oid from pg_database d where d.datname = current_database())
       or (t.schema_name, t.table_name) <> (set_table.schema_name, set_table.table_name));
   insert into anvilbase_realtime.tables as t
-    (relid, schema_name, table_name, database_oid, cdc_enabled, realtime_public, delete_events, emit_events)
+    (relid, schema_name, table_name, database_oid, cdc_enabled, realtime_public, delete_events, emit_events, replica_events)
   select v_relation, set_table.schema_name, set_table.table_name, d.oid,
     coalesce(set_table.cdc_enabled, true), coalesce(set_table.realtime_public, false),
-    coalesce(set_table.delete_events, true), coalesce(set_table.emit_events, false)
+    coalesce(set_table.delete_events, true), coalesce(set_table.emit_events, false),
+    coalesce(set_table.replica_events, false)
   from pg_database d where d.datname = current_database()
   on conflict (relid) do update set
     cdc_enabled = coalesce(set_table.cdc_enabled, t.cdc_enabled),
     realtime_public = coalesce(set_table.realtime_public, t.realtime_public),
     delete_events = coalesce(set_table.delete_events, t.delete_events),
-    emit_events = coalesce(set_table.emit_events, t.emit_events);
+    emit_events = coalesce(set_table.emit_events, t.emit_events),
+    replica_events = coalesce(set_table.replica_events, t.replica_events);
 
   perform anvilbase_realtime.attach(p.relid) from pg_partition_tree(v_relation) p;
   perform anvilbase_realtime.attach(v_relation);
-  select t.cdc_enabled and (t.schema_name = 'public' or t.emit_events) into v_wanted
+  select t.cdc_enabled and (t.schema_name = 'public' or t.emit_events), t.replica_events into v_wanted, v_always
   from anvilbase_realtime.tables t where t.relid = v_relation;
-  perform anvilbase_realtime.switch(v_relation, v_wanted);
+  perform anvilbase_realtime.switch(v_relation, v_wanted, v_always);
   if v_wanted and not v_emitting then
     -- What was written meanwhile announced nothing.
     perform anvilbase_realtime.lost(v_relation);

@@ -74,8 +74,9 @@ $lost$;
 create or replace function anvilbase_realtime.table_key(
   relation pg_catalog.oid, out names pg_catalog.text, out types pg_catalog.text
 )
-language sql stable
+language plpgsql stable
 as $table_key$
+begin
   select
     coalesce('[' operator(pg_catalog.||) pg_catalog.string_agg(
       pg_catalog.to_json(a.attname::pg_catalog.text)::pg_catalog.text, ',' order by k.place
@@ -83,6 +84,7 @@ as $table_key$
     coalesce('[' operator(pg_catalog.||) pg_catalog.string_agg(
       pg_catalog.to_json(t.typname::pg_catalog.text)::pg_catalog.text, ',' order by k.place
     ) operator(pg_catalog.||) ']', '[]')
+  into names, types
   from pg_catalog.pg_index i
   cross join lateral pg_catalog.unnest(i.indkey::pg_catalog.int2[]) with ordinality as k(attnum, place)
   join pg_catalog.pg_attribute a
@@ -90,54 +92,32 @@ as $table_key$
   join pg_catalog.pg_type t on t.oid operator(pg_catalog.=) a.atttypid
   where i.indrelid operator(pg_catalog.=) relation
     and i.indisprimary
-    and k.place operator(pg_catalog.<=) i.indnkeyatts
+    and k.place operator(pg_catalog.<=) i.indnkeyatts;
+end
 $table_key$;
 
--- A printed row cut down to the columns named by a JSON list, values byte for byte.
-create or replace function anvilbase_realtime.key_json(row_text pg_catalog.text, names pg_catalog.text)
-returns pg_catalog.text
-language sql stable
+-- A row's key columns, by a JSON list of their names, printed; '{}' where there is no key. Not cut from the printed row:
+-- that may hold what the server prints and does not read again, such as \u0000 in a json.
+create or replace function anvilbase_realtime.key_json(names pg_catalog.text, value record) returns pg_catalog.text
+language plpgsql stable
 as $key_json$
-  select '{' operator(pg_catalog.||) coalesce(pg_catalog.string_agg(
-    pg_catalog.to_json(k.name)::pg_catalog.text operator(pg_catalog.||) ':'
-      operator(pg_catalog.||) (row_text::pg_catalog.json operator(pg_catalog.->) k.name)::pg_catalog.text,
-    ',' order by k.place
-  ), '') operator(pg_catalog.||) '}'
-  from pg_catalog.json_array_elements_text(names::pg_catalog.json) with ordinality as k(name, place)
+declare
+  v_fields pg_catalog.text;
+  v_text pg_catalog.text := '{}';
+begin
+  select pg_catalog.string_agg(pg_catalog.format('($1).%I', k.name), ',' order by k.place) into v_fields
+  from pg_catalog.json_array_elements_text(names::pg_catalog.json) with ordinality as k(name, place);
+  if v_fields is not null then
+    execute 'select anvilbase_realtime.row_json(r) from (select ' operator(pg_catalog.||) v_fields
+      operator(pg_catalog.||) ') r' into v_text using value;
+  end if;
+  return v_text;
+end
 $key_json$;
 
--- What is left of an event that is too big: key columns only, or nothing where even they do not fit in `room` bytes
--- (room for both rows and the tail) or do not exist.
-create or replace function anvilbase_realtime.reference(
-  relation pg_catalog.oid, new_row pg_catalog.text, old_row pg_catalog.text, room pg_catalog.int4,
-  out new_text pg_catalog.text, out old_text pg_catalog.text, out tail pg_catalog.text
-)
-language plpgsql stable
-as $reference$
-declare
-  v_names pg_catalog.text;
-  v_types pg_catalog.text;
-begin
-  select k.names, k.types into v_names, v_types from anvilbase_realtime.table_key(relation) k;
-  tail := ',"pk":' operator(pg_catalog.||) v_names operator(pg_catalog.||) ',"pt":' operator(pg_catalog.||) v_types
-    operator(pg_catalog.||) ',"e":["payload_too_large"]}';
-  new_text := 'null';
-  old_text := 'null';
-  if new_row operator(pg_catalog.<>) 'null' then
-    new_text := anvilbase_realtime.key_json(new_row, v_names);
-  end if;
-  if old_row operator(pg_catalog.<>) 'null' then
-    old_text := anvilbase_realtime.key_json(old_row, v_names);
-  end if;
-  if pg_catalog.octet_length(new_text) operator(pg_catalog.+) pg_catalog.octet_length(old_text)
-    operator(pg_catalog.+) pg_catalog.octet_length(tail) operator(pg_catalog.>) room
-  then
-    -- A null stays null: it tells an insert from an update.
-    if new_row operator(pg_catalog.<>) 'null' then new_text := '{}'; end if;
-    if old_row operator(pg_catalog.<>) 'null' then old_text := '{}'; end if;
-  end if;
-end
-$reference$;
+-- Earlier releases'.
+drop function if exists anvilbase_realtime.key_json(pg_catalog.text, pg_catalog.text);
+drop function if exists anvilbase_realtime.reference(pg_catalog.oid, pg_catalog.text, pg_catalog.text, pg_catalog.int4);
 
 -- AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
 --
@@ -205,13 +185,29 @@ begin
       operator(pg_catalog.||) v_tail;
   end if;
   if v_text is null or (v_recoded and anvilbase_realtime.utf8_length(v_text) operator(pg_catalog.>) c_bytes_max) then
-    select v_head operator(pg_catalog.||) r.new_text operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) r.old_text
-      operator(pg_catalog.||) r.tail
-    into v_text
-    from anvilbase_realtime.reference(v_root, v_new, v_old,
-      -- One byte of the server's becomes at most three.
-      (c_bytes_max operator(pg_catalog.-) v_bytes) operator(pg_catalog./) case when v_recoded then 3 else 1 end
-    ) r;
+    -- What is left of it: its rows' keys, or nothing where even they do not fit.
+    if v_names is null then
+      select k.names, k.types into v_names, v_types from anvilbase_realtime.table_key(v_root) k;
+    end if;
+    v_tail := ',"pk":' operator(pg_catalog.||) v_names operator(pg_catalog.||) ',"pt":' operator(pg_catalog.||) v_types
+      operator(pg_catalog.||) ',"e":["payload_too_large"]}';
+    if v_new operator(pg_catalog.<>) 'null' then
+      v_new := anvilbase_realtime.key_json(v_names, new);
+    end if;
+    if v_old operator(pg_catalog.<>) 'null' then
+      v_old := anvilbase_realtime.key_json(v_names, old);
+    end if;
+    -- One byte of the server's becomes at most three.
+    if pg_catalog.octet_length(v_new) operator(pg_catalog.+) pg_catalog.octet_length(v_old)
+      operator(pg_catalog.+) pg_catalog.octet_length(v_tail)
+      operator(pg_catalog.>) ((c_bytes_max operator(pg_catalog.-) v_bytes) operator(pg_catalog./) case when v_recoded then 3 else 1 end)
+    then
+      -- A null stays null: it tells an insert from an update.
+      if v_new operator(pg_catalog.<>) 'null' then v_new := '{}'; end if;
+      if v_old operator(pg_catalog.<>) 'null' then v_old := '{}'; end if;
+    end if;
+    v_text := v_head operator(pg_catalog.||) v_new operator(pg_catalog.||) ',"old":' operator(pg_catalog.||) v_old
+      operator(pg_catalog.||) v_tail;
     if v_recoded then
       perform anvilbase_realtime.utf8_length(v_text);
     end if;

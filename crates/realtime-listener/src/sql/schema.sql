@@ -48,6 +48,8 @@ create table if not exists anvilbase_realtime.tables (
   realtime_public boolean not null default false,
   delete_events boolean not null default true,
   emit_events boolean not null default false,
+  -- Its triggers fire in replicas' sessions as well: ENABLE ALWAYS.
+  replica_events boolean not null default false,
   -- A partition's topmost table; null for every other table. Settings of partitions are never read: the root's count.
   root_oid oid,
   -- Its writes announced themselves when it was last looked at; so that what was silent meanwhile can be told of.
@@ -79,6 +81,11 @@ begin
   ) then
     alter table anvilbase_realtime.tables add column emitting boolean not null default true;
   end if;
+  if not exists (
+    select from pg_attribute a where a.attrelid = 'anvilbase_realtime.tables'::regclass and a.attname = 'replica_events'
+  ) then
+    alter table anvilbase_realtime.tables add column replica_events boolean not null default false;
+  end if;
   for v_table in
     select c.oid, c.oid::regclass as name, pg_get_userbyid(c.relowner) as owner, c.relrowsecurity
     from pg_class c
@@ -101,7 +108,7 @@ $tables$;
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 4;
+  c_version constant integer := 5;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin

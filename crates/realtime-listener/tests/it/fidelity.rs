@@ -123,3 +123,42 @@ async fn names_are_carried_as_they_are() {
         );
     }
 }
+
+#[tokio::test]
+async fn f04_names_as_long_as_names_can_be_are_cut_nowhere() {
+    let fixture = Fixture::start().await;
+    let name = "語".repeat(21);
+    assert_eq!(name.len(), 63);
+    fixture
+        .run(&format!(
+            "create schema \"{name}\"; create table \"{name}\".\"{name}\" (\"{name}\" int primary key, b text); \
+             select anvilbase_realtime.set_table('{name}', '{name}', emit_events => true)"
+        ))
+        .await;
+    let mut tap = fixture.tap().await;
+    fixture
+        .run(&format!(
+            "insert into \"{name}\".\"{name}\" values (1, 'a'), (2, repeat('x', 9000)); truncate \"{name}\".\"{name}\""
+        ))
+        .await;
+    let events = tap.all(&fixture).await;
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| {
+            let text = |key: &str| event.json[key].as_str().unwrap().to_owned();
+            (text("o"), text("s"), text("t"), event.json["new"][&name].clone())
+        })
+        .collect();
+    let expected =
+        |operation: &str, id: serde_json::Value| (operation.to_owned(), name.clone(), name.clone(), id);
+    assert_eq!(
+        told,
+        [
+            expected("I", 1.into()),
+            expected("I", 2.into()),
+            expected("T", serde_json::Value::Null)
+        ]
+    );
+    let log = std::fs::read_to_string(fixture.pg.server.data_dir().join("server.log")).unwrap();
+    assert!(!log.contains("will be truncated"), "{log}");
+}

@@ -291,7 +291,7 @@ async fn a_feed_without_its_functions_fails_no_write() {
             .await;
         // Without one of them every second one fails as well.
         fixture
-            .run("alter function anvilbase_realtime.reference(oid, text, text, integer) rename to elsewhere")
+            .run("alter function anvilbase_realtime.key_json(text, record) rename to elsewhere")
             .await;
         fixture
             .run("insert into public.t values (1, repeat('x', 9000)); update public.t set id = 2; delete from public.t")

@@ -7,11 +7,13 @@
 )]
 
 mod attack;
+mod budget;
 mod ddl;
 mod feed;
 mod fidelity;
 mod hardening;
 mod provision;
+mod replicas;
 mod support;
 mod write_path;
 mod writes;

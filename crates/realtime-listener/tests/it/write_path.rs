@@ -4,7 +4,7 @@ use crate::support::{Fixture, brief};
 
 /// The envelope's limit, from both sides, for texts whose JSON is longer than they are.
 #[tokio::test]
-async fn rows_around_the_limit_commit_and_give_one_event_each() {
+async fn f01_rows_around_the_limit_commit_and_give_one_event_each() {
     let fixture = Fixture::start().await;
     fixture
         .run("create table public.docs (id int primary key, body text)")
@@ -59,7 +59,7 @@ async fn rows_around_the_limit_commit_and_give_one_event_each() {
 }
 
 #[tokio::test]
-async fn equal_rows_of_one_transaction_are_not_merged() {
+async fn f07_equal_rows_of_one_transaction_are_not_merged() {
     let fixture = Fixture::start().await;
     fixture
         .run("create table public.log (a int); create table public.flags (id int primary key, done bool)")
@@ -71,17 +71,18 @@ async fn equal_rows_of_one_transaction_are_not_merged() {
     fixture
         .run(
             "begin; update public.flags set done = not done; update public.flags set done = not done; \
-              savepoint s; update public.flags set done = not done; commit",
+              savepoint s; update public.flags set done = not done; update public.flags set done = not done; \
+              release s; update public.flags set done = not done; commit",
         )
         .await;
     assert_eq!(
         brief(&tap.changes(&fixture).await, "done"),
-        ["U false", "U true", "U false"]
+        ["U false", "U true", "U false", "U true", "U false"]
     );
 }
 
 #[tokio::test]
-async fn only_surviving_work_is_announced() {
+async fn f12_only_surviving_work_is_announced() {
     let fixture = Fixture::start().await;
     fixture
         .run("create table public.notes (id int primary key)")
@@ -131,7 +132,7 @@ async fn events_come_in_commit_order() {
 }
 
 #[tokio::test]
-async fn a_writer_with_insert_alone_writes_and_is_heard() {
+async fn g04_a_writer_with_insert_alone_writes_and_is_heard() {
     let fixture = Fixture::start().await;
     fixture
         .run("create table public.inbox (id int primary key, body text); create role narrow login password 'narrow'; \
@@ -167,6 +168,7 @@ async fn keys_decide_what_a_reference_event_holds() {
     let fixture = Fixture::start().await;
     fixture
         .run("create table public.keyless (a int, b text); create table public.longkey (k text primary key, b text); \
+              create table public.unread (id int primary key, j json, b text); \
               create table public.pair (b text, \"y é\" bigint, \"x\"\"\" uuid, extra int, \
                 primary key (\"x\"\"\", \"y é\") include (extra))")
         .await;
@@ -187,6 +189,10 @@ async fn keys_decide_what_a_reference_event_holds() {
               '00000000-0000-4000-8000-000000000001', 1); delete from public.keyless",
         )
         .await;
+    // What the server prints and does not read again.
+    fixture
+        .run(r#"insert into public.unread values (1, '["\u0000", "\ud83d"]', repeat('x', 9000))"#)
+        .await;
     let texts: Vec<String> = tap
         .changes(&fixture)
         .await
@@ -202,6 +208,7 @@ async fn keys_decide_what_a_reference_event_holds() {
             r#"null,"old":{},"pk":["k"],"pt":["text"],"e":["payload_too_large"]}"#,
             r#"{"x\"":"00000000-0000-4000-8000-000000000001","y é":9223372036854775807},"old":null,"pk":["x\"","y é"],"pt":["uuid","int8"],"e":["payload_too_large"]}"#,
             r#"null,"old":{},"pk":[],"pt":[],"e":["payload_too_large"]}"#,
+            r#"{"id":1},"old":null,"pk":["id"],"pt":["int4"],"e":["payload_too_large"]}"#,
         ]
     );
 }
@@ -262,4 +269,23 @@ async fn two_phase_commit_works_on_tables_taken_off_the_feed() {
     fixture.run("commit prepared 'x'").await;
     assert!(tap.changes(&fixture).await.is_empty());
     assert_eq!(fixture.text("select id::text from public.t").await, "2");
+}
+
+/// Nothing changed, so nothing is said: neither to subscribers nor to whoever reads again after a change.
+#[tokio::test]
+async fn f13_statements_that_change_nothing_are_silent() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run("create table public.notes (id int primary key, room int); insert into public.notes values (1, 1)")
+        .await;
+    let mut tap = fixture.tap().await;
+    fixture
+        .run(
+            "update public.notes set room = 1 where false; delete from public.notes where id = 2; \
+             insert into public.notes values (1, 2) on conflict do nothing; \
+             insert into public.notes select 3, 3 where false; \
+             with none as (delete from public.notes where false returning id) insert into public.notes select id from none",
+        )
+        .await;
+    assert!(tap.all(&fixture).await.is_empty());
 }
