@@ -24,6 +24,9 @@ use keys::{Key, KeyId, KeySetError, Origin};
 /// What keys of the newer kind begin with. Clients send them as access tokens too.
 const STATIC_KEY_PREFIX: &str = "sb_";
 
+/// Keys of an algorithm that one token is tried on: each try costs, and anybody may cause it.
+const TRIES_MAX: usize = 4;
+
 /// Checks the tokens and keys of one project, as it is configured and with the key set that was
 /// fetched last. Never changes: other keys mean another verifier.
 pub struct Verifier {
@@ -182,11 +185,11 @@ impl Verifier {
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
         let mut tried = false;
-        for key in self
+        let answering = self
             .keys
             .iter()
-            .filter(|key| key.checks(algorithm) && key.answers(kid))
-        {
+            .filter(|key| key.checks(algorithm) && key.answers(kid));
+        for key in answering.take(TRIES_MAX) {
             tried = true;
             match jsonwebtoken::decode::<Box<RawValue>>(&token, key.decoding(), &validation) {
                 Ok(decoded) => {

@@ -37,7 +37,7 @@ pub struct Limits {
     /// Size of a fetched key set in bytes.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_BYTES_MAX", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1_024..))]
     pub jwks_bytes_max: u32,
-    /// Keys of one key set, fetched or from a file: a token that names none is tried on each.
+    /// Keys of one key set, fetched or from a file. A token is tried on four of them at most: name keys by `kid`.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_KEYS_MAX", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub jwks_keys_max: u32,
     /// Length of a topic in bytes, `realtime:` included.
@@ -46,7 +46,7 @@ pub struct Limits {
     /// Size of one message from a client, in bytes.
     #[arg(long, env = "ANVILBASE_REALTIME_INBOUND_BYTES_MAX", default_value_t = 5_000_000, value_parser = clap::value_parser!(u32).range(1_024..))]
     pub inbound_bytes_max: u32,
-    /// Joins on one socket within a second.
+    /// Joins on one socket within a second, and beside them new tokens for its channels.
     #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_JOINS_PER_SECOND_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub socket_joins_per_second_max: u32,
     /// Change frames that wait for one socket; beyond that the reader is slow and misses changes, with a notice.

@@ -52,9 +52,12 @@ pub enum FetchError {
     /// TLS cannot be set up from the given authorities.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
-    /// The server cannot be reached, or its certificate is not believed.
+    /// The server cannot be reached.
     #[error("the server cannot be reached: {0}")]
     Connect(io::ErrorKind),
+    /// Its certificate is not believed, or is of another name.
+    #[error("TLS with the server: {0}")]
+    Tls(Box<rustls::Error>),
     /// The server does not speak HTTP/1.1 to its end.
     #[error("the answer is not HTTP")]
     Protocol,
@@ -129,12 +132,22 @@ pub async fn get(url: &FetchUrl, ca_file: Option<&Path>, limits: FetchLimits) ->
         let config = client_config(ca_file).map_err(FetchError::Setup)?;
         let name = ServerName::try_from(url.host.to_string()).map_err(|_| FetchError::Protocol)?;
         let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-        let stream = connected.map_err(|error| FetchError::Connect(error.kind()))?;
+        let stream = connected.map_err(|error| tls_error(&error))?;
         exchange(stream, url, limits.bytes_max).await
     };
     tokio::time::timeout(limits.deadline, exchange)
         .await
         .unwrap_or(Err(FetchError::Deadline(limits.deadline)))
+}
+
+fn tls_error(error: &io::Error) -> FetchError {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(inner) => FetchError::Tls(Box::new(inner.clone())),
+        None => FetchError::Connect(error.kind()),
+    }
 }
 
 async fn exchange(

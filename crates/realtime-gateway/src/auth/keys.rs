@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 const RSA_BYTES_MIN: usize = 2_048 / 8;
 
 /// RSA keys longer than this cost too much to check by, in bytes.
-const RSA_BYTES_MAX: usize = 8_192 / 8;
+const RSA_BYTES_MAX: usize = 4_096 / 8;
 
 const RSA: [Algorithm; 6] = [
     Algorithm::RS256,

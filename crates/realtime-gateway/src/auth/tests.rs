@@ -528,3 +528,14 @@ fn nothing_shows_a_key_or_a_claim() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_token_is_tried_on_few_keys_and_found_by_its_name() {
+    let signers: Vec<Signer> = (1..=9).map(|n| Signer::ed25519(n, &format!("k{n}"))).collect();
+    let verifier = by_set(&key_set(&signers.iter().collect::<Vec<_>>()));
+    for (n, signer) in signers.iter().enumerate() {
+        assert_eq!(code(&verifier, &signer.sign(&anon())), None);
+        let nameless = code(&verifier, &signer.clone().nameless().sign(&anon()));
+        assert_eq!(nameless.is_none(), n < TRIES_MAX, "{n}");
+    }
+}

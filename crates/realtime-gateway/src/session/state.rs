@@ -25,7 +25,7 @@ use crate::auth::{Identity, TokenError, Verifier};
 use crate::feed::{PrepareError, Prepared};
 use crate::limits::Limits;
 use awaiting::Asked;
-use join::JoinRate;
+use join::Rate;
 
 /// The state of one session.
 #[derive(Debug)]
@@ -39,7 +39,10 @@ pub struct SessionState {
     /// The key set is being fetched for what waits.
     fetching: bool,
     next_key: u64,
-    joins: JoinRate,
+    joins: Rate,
+    tokens: Rate,
+    /// The token that was verified last: SDKs give one and the same to every channel.
+    last: Option<([u8; 32], Identity)>,
     /// Since when there has been no channel.
     unjoined_since_ms: Option<u64>,
 }
@@ -185,7 +188,9 @@ impl SessionState {
             awaiting: HashMap::default(),
             fetching: false,
             next_key: 0,
-            joins: JoinRate::default(),
+            joins: Rate::default(),
+            tokens: Rate::default(),
+            last: None,
             unjoined_since_ms: Some(now_ms),
         }
     }

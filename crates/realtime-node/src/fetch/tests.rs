@@ -106,3 +106,48 @@ fn only_https_and_this_machine_may_be_named() {
         assert!(bad.parse::<FetchUrl>().is_err(), "{bad}");
     }
 }
+
+/// An https server of this machine's name, and the authority that its certificate is from.
+async fn secure_server() -> (u16, std::path::PathBuf) {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../realtime-authz/tests/it/tls");
+    let chain = CertificateDer::pem_file_iter(folder.join("server.pem")).unwrap();
+    let chain: Vec<_> = chain.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    // 127.0.0.2 leads here too, and is not in the certificate.
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    crate::tasks::Tasks::new().spawn("server", async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // Whoever does not believe the certificate ends the handshake.
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                stream.write_all(ok("{}").as_bytes()).await.unwrap();
+                stream.shutdown().await.unwrap();
+            }
+        }
+    });
+    (port, folder.join("authority.pem"))
+}
+
+#[tokio::test]
+async fn a_certificate_is_believed_by_its_authority_and_name_only() {
+    let (port, authority) = secure_server().await;
+    let named = |host: &str| format!("https://{host}:{port}/keys").parse::<FetchUrl>().unwrap();
+    let got = get(&named("localhost"), Some(&authority), LIMITS).await;
+    assert_eq!(&got.unwrap()[..], b"{}");
+    let stranger = get(&named("localhost"), None, LIMITS).await;
+    assert!(matches!(stranger, Err(FetchError::Tls(_))), "{stranger:?}");
+    let other_name = get(&named("127.0.0.2"), Some(&authority), LIMITS).await;
+    assert!(matches!(other_name, Err(FetchError::Tls(_))), "{other_name:?}");
+    let no_file = get(&named("localhost"), Some(Path::new("/nowhere.pem")), LIMITS).await;
+    assert!(matches!(no_file, Err(FetchError::Setup(_))), "{no_file:?}");
+}

@@ -9,6 +9,7 @@ use realtime_core::claims::Who;
 use realtime_core::code::Code;
 use realtime_core::wire::phoenix::{ClientFrame, SystemStatus, access_token};
 use realtime_node::secret::Secret;
+use sha2::{Digest as _, Sha256};
 
 use super::awaiting::Asked;
 use super::{Context, Effect, SessionState};
@@ -25,6 +26,16 @@ impl SessionState {
         // None: given back, as after signing out; then it is the connection's own identity, at once.
         let token = access_token(frame.payload.json());
         self.awaiting.remove(&*frame.topic);
+        let per_second_max = context.limits.socket_joins_per_second_max;
+        // What is given back is always taken.
+        let fresh = token.as_deref().is_some_and(|token| !self.is_last(token));
+        if fresh && !self.tokens.admit(context.now_ms, per_second_max) {
+            let error = TokenError {
+                code: Code::TooManyJoins,
+                message: format!("Too many tokens per second (at most {per_second_max} on a socket)"),
+            };
+            return self.end(&frame.topic, &error, effects);
+        }
         let key = self.channels.get(&*frame.topic).map(|channel| channel.tag.key);
         match self.identify(token.as_deref(), context) {
             Ok(identity) => self.renew(&frame.topic, identity, effects),
@@ -72,6 +83,7 @@ impl SessionState {
 
     /// A key that was withdrawn takes what it let in with it: a channel, or the socket itself.
     pub(super) fn on_rekeyed(&mut self, context: &Context<'_>, effects: &mut Vec<Effect>) {
+        self.last = None;
         match context.verifier.still(&self.own) {
             Ok(expires_at_ms) => self.own.expires_at_ms = expires_at_ms,
             Err(_) => {
@@ -115,22 +127,44 @@ impl SessionState {
 
     /// Who a token speaks for; without one, the connection's own key does.
     pub(super) fn identify(
-        &self,
+        &mut self,
         token: Option<&str>,
         context: &Context<'_>,
     ) -> Result<Identity, TokenError> {
         let Some(token) = token else {
             return self.own_identity(context.now_ms);
         };
+        let digest = digest(token);
+        if let Some((last, identity)) = &self.last
+            && *last == digest
+        {
+            return identity
+                .expiry(context.now_ms)
+                .map_or_else(|| Ok(identity.clone()), Err);
+        }
         match context.verifier.verify(token, context.now_ms) {
             // SDKs send the key that they connect with, which may not be the one that came in
             // here: a proxy exchanges it. Such a key is not a token of its own.
             Err(error) if error.code == Code::InvalidApiKey => self.own_identity(context.now_ms),
-            verified => verified,
+            verified => {
+                if let Ok(identity) = &verified {
+                    self.last = Some((digest, identity.clone()));
+                }
+                verified
+            }
         }
+    }
+
+    /// Whether this token is the one that was verified last.
+    fn is_last(&self, token: &str) -> bool {
+        self.last.as_ref().is_some_and(|(last, _)| *last == digest(token))
     }
 
     fn own_identity(&self, now_ms: u64) -> Result<Identity, TokenError> {
         self.own.expiry(now_ms).map_or_else(|| Ok(self.own.clone()), Err)
     }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
 }

@@ -12,11 +12,11 @@ use super::awaiting::Asked;
 use super::{Channel, ChannelKey, ChannelTag, Context, Effect, Phase, SessionState, Wait};
 use crate::auth::Identity;
 
-/// Joins within the running second.
+/// What came within the running second.
 #[derive(Debug, Default)]
-pub struct JoinRate {
+pub struct Rate {
     second: u64,
-    joins: u32,
+    count: u32,
 }
 
 /// What a join that passed the checks of its frame asks for.
@@ -36,15 +36,15 @@ impl Join {
     }
 }
 
-impl JoinRate {
-    /// Counts a join; `false` where it is one too many.
-    fn admit(&mut self, now_ms: u64, per_second_max: u32) -> bool {
+impl Rate {
+    /// Counts one more; `false` where it is one too many.
+    pub(super) fn admit(&mut self, now_ms: u64, per_second_max: u32) -> bool {
         let second = now_ms / 1_000;
         if self.second != second {
-            *self = Self { second, joins: 0 };
+            *self = Self { second, count: 0 };
         }
-        self.joins = self.joins.saturating_add(1);
-        self.joins <= per_second_max
+        self.count = self.count.saturating_add(1);
+        self.count <= per_second_max
     }
 }
 

@@ -155,3 +155,45 @@ fn a_token_is_taken_up_to_its_limit() {
         "InvalidJWTToken: The token is longer than 1024 bytes"
     );
 }
+
+#[test]
+fn new_tokens_are_limited_and_one_for_all_channels_is_one() {
+    let mut script = Script::new(Serializer::V2);
+    script.limits.socket_joins_per_second_max = 3;
+    let first = token("authenticated", 60);
+    script.joined(Some(&first));
+    let push =
+        |script: &mut Script, token: &str| script.send(&access_token_frame("1", &format!("\"{token}\"")));
+    for n in 0..10 {
+        // The same one again and again costs nothing; each new one counts.
+        assert_eq!(push(&mut script, &first), "", "{n}");
+    }
+    for seconds in [61, 62, 63] {
+        assert!(push(&mut script, &token("authenticated", seconds)).starts_with("identify"));
+    }
+    check(
+        &push(&mut script, &token("authenticated", 64)),
+        expect![[r#"
+            Unsubscribe { channel: ChannelKey(0) }
+            ["1",null,"realtime:room","system",{"extension":"system","status":"error","message":"Too many tokens per second (at most 3 on a socket)","channel":"room"}]
+            ["1","1","realtime:room","phx_close",{}]"#]],
+    );
+    script.now_ms += 1_000;
+    script.joined(Some(&first));
+    script.send(&access_token_frame(
+        "1",
+        &format!("\"{}\"", token("authenticated", 65)),
+    ));
+    // Giving a channel back is never one too many.
+    let back = script.send(&access_token_frame("1", "null"));
+    assert!(back.contains("Role(anon)"), "{back}");
+    // A token that was verified a moment ago ends all the same.
+    let mut script = Script::new(Serializer::V2);
+    script.joined(Some(&first));
+    script.now_ms += 60_000;
+    assert!(
+        script
+            .send(&join("2", NOTES, Some(&first)))
+            .contains("Token has expired 0 seconds ago")
+    );
+}
