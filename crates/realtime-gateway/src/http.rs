@@ -5,11 +5,12 @@
 pub mod edge;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocketUpgrade};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::Response;
@@ -17,6 +18,7 @@ use axum::routing::any;
 use realtime_core::code::Code;
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::Serializer;
+use tokio::time::timeout;
 
 use crate::auth::{Identity, TokenError, Verifier, named_project};
 use crate::session::socket::{Admitted, serve};
@@ -30,6 +32,15 @@ const WRITE_BUFFER_BYTES: usize = 16 << 10;
 
 /// Room above the outbox's own limit, for replies and pings.
 const WRITE_BUFFER_SLACK_BYTES: usize = 1 << 20;
+
+/// Longest message that is read from a peer who was refused.
+const REFUSED_BYTES_MAX: usize = 4 << 10;
+
+/// How long a peer who was refused may take to answer the close.
+const REFUSED_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Longest reason of a close, in bytes: the protocol's own limit.
+const CLOSE_REASON_BYTES_MAX: usize = 123;
 
 /// Why a socket is refused before the upgrade.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,8 +85,34 @@ async fn websocket(
                 refuse(&gateway, &refusal)
             }
         },
-        Err(refusal) => refuse(&gateway, &refusal),
+        Err(refusal) => match upgrade {
+            Ok(upgrade) if gateway.limits().refuse_by_close => {
+                gateway.metrics().refusal(refusal.label);
+                refuse_by_close(gateway, upgrade, refusal.close())
+            }
+            _ => refuse(&gateway, &refusal),
+        },
     }
+}
+
+/// Opens a socket only to close it: nothing that comes on it is read for longer than a moment.
+fn refuse_by_close(gateway: Gateway, upgrade: WebSocketUpgrade, close: CloseFrame) -> Response {
+    let upgrade = upgrade
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .max_message_size(REFUSED_BYTES_MAX)
+        .max_frame_size(REFUSED_BYTES_MAX);
+    upgrade
+        .on_failed_upgrade(|_| {})
+        .on_upgrade(async move |mut socket| {
+            let closed = async move {
+                if socket.send(Message::Close(Some(close))).await.is_ok() {
+                    while let Some(Ok(_)) = socket.recv().await {}
+                }
+            };
+            // Whoever does not answer the close is left.
+            let closed = timeout(REFUSED_DEADLINE, closed);
+            let _ = gateway.session_tasks().spawn("refused socket", closed).await;
+        })
 }
 
 fn refuse(gateway: &Gateway, refusal: &Refusal) -> Response {
@@ -201,6 +238,21 @@ impl Refusal {
         Self {
             code: Some(code),
             ..Self::new(status, label, text)
+        }
+    }
+
+    /// The same as a close: 4000 and the status (1013, try again later, for statuses from 500), and
+    /// `<code>: <text>`.
+    fn close(&self) -> CloseFrame {
+        let status = self.status.as_u16();
+        let mut reason = match self.code {
+            Some(code) => format!("{}: {}", code.as_str(), self.text),
+            None => self.text.clone(),
+        };
+        reason.truncate(reason.floor_char_boundary(CLOSE_REASON_BYTES_MAX));
+        CloseFrame {
+            code: if status < 500 { 4_000 + status } else { 1_013 },
+            reason: reason.into(),
         }
     }
 

@@ -13,6 +13,9 @@ pub struct Limits {
     /// Sockets that this gateway holds at once.
     #[arg(long, env = "ANVILBASE_REALTIME_SOCKETS_MAX", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub sockets_max: u32,
+    /// Whether a socket that is refused is opened and closed at once, with code and reason, instead of being answered by a status: browsers show their programs neither status nor body.
+    #[arg(long, env = "ANVILBASE_REALTIME_REFUSE_BY_CLOSE", default_value_t = false, action = clap::ArgAction::Set)]
+    pub refuse_by_close: bool,
     /// Channels on one socket.
     #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_CHANNELS_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub socket_channels_max: u32,

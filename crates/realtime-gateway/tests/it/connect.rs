@@ -195,3 +195,57 @@ async fn a_message_beyond_the_limit_ends_the_socket() {
         }
     }
 }
+
+#[tokio::test]
+async fn b10_a_browser_is_refused_by_a_close_where_that_is_asked_for() {
+    let world = World::with_limits(|limits| {
+        limits.refuse_by_close = true;
+        limits.sockets_max = 1;
+    })
+    .await;
+    let nobody = token("nobody", "-");
+    let _first = world.client().await;
+    let good = token("anon", "-");
+    for (key, code, reason) in [
+        (
+            "junk",
+            4401,
+            "MalformedJWT: The token provided is not a valid JWT",
+        ),
+        ("sb_junk", 4401, "InvalidApiKey: The API key is not known"),
+        ("", 4401, "InvalidApiKey: API key is missing"),
+        (
+            &nobody,
+            4403,
+            "Unauthorized: The token's role is not allowed in this project",
+        ),
+        (
+            &good,
+            4429,
+            "ConnectionRateLimitReached: Too many connected users (at most 1 sockets on a gateway)",
+        ),
+    ] {
+        let mut client = Client::connect(&world.url_as("2.0.0", key)).await;
+        assert_eq!(
+            client.next().await,
+            Frame::Closed(Some((code, reason.to_owned())))
+        );
+    }
+    assert_eq!(world.metric("anvilbase_realtime_gateway_sessions"), Some(1.0));
+    // What is no upgrade is answered as ever.
+    let (status, _) = plain(&world, "/socket/websocket?apikey=junk").await;
+    assert_eq!(status, 401);
+}
+
+/// The status and body of a request that asks for no upgrade.
+async fn plain(world: &World, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    realtime_testkit::wait::within("the answer", stream.read_to_string(&mut answer))
+        .await
+        .unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
