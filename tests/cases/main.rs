@@ -9,3 +9,4 @@ mod d_old_rows;
 mod e_payload;
 mod f_notify;
 mod n_edge;
+mod i_wire;

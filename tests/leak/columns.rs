@@ -1,20 +1,8 @@
 //! Columns that a role may not read.
 
-use realtime_tests::world::{Socket, Who, World};
+use realtime_tests::world::World;
 
-use crate::support::{HUSH, brief, follow, nothing_hidden};
-
-/// A table of which `authenticated` may read `id` and `word`, and what U1 gets of it.
-async fn half_open(world: &World) -> Socket {
-    world
-        .run(
-            "create table docs (id int primary key, word text, secret text); alter table docs enable row level security;
-             create policy p on docs for select using (true);
-             revoke select on docs from authenticated; grant select (id, word) on docs to authenticated",
-        )
-        .await;
-    follow(world, &Who::u1(), "docs").await
-}
+use crate::support::{HUSH, brief, half_open, nothing_hidden};
 
 #[tokio::test]
 async fn a_column_whose_grant_its_own_transaction_revokes() {

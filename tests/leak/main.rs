@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod columns;
+mod feed;
+mod filters;
 mod payload;
 mod rows;
 mod support;
+mod tokens;
+mod wire;

@@ -11,6 +11,18 @@ pub async fn follow(world: &World, who: &Who, table: &str) -> Socket {
     world.subscriber(who, &[binding("*", table)]).await
 }
 
+/// A table of which `authenticated` may read `id` and `word` but not `secret`, and what U1 gets of it.
+pub async fn half_open(world: &World) -> Socket {
+    world
+        .run(
+            "create table docs (id int primary key, word text, secret text); alter table docs enable row level security;
+             create policy p on docs for select using (true);
+             revoke select on docs from authenticated; grant select (id, word) on docs to authenticated",
+        )
+        .await;
+    follow(world, &Who::u1(), "docs").await
+}
+
 /// All frames before a sentinel. None of them may hold [`HUSH`].
 pub async fn nothing_hidden(world: &World, socket: &mut Socket) -> Vec<Value> {
     let frames = world.frames(socket).await;

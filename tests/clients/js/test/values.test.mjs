@@ -54,6 +54,30 @@ for (const vsn of ['2.0.0', '1.0.0']) {
 
 for (const combination of MATRIX) {
   describe(combination.name, () => {
+    test('E04 arrays and documents reach the callback as REST gives them', async (t) => {
+      const database = await openDatabase(t)
+      const table = await database.table(
+        'id int primary key, owner uuid, tags text[], meta jsonb, doc json, span int4range, nested int[], flag bool',
+        { policies: OWN },
+      )
+      const user = newUser(JWT_SECRET)
+      const { client } = await connect(t, combination, { token: user.token })
+      const { events, ready } = follow(client, 'values', [{ event: '*', schema: 'public', table }])
+      await ready()
+      const rows = [
+        [`{"a,b",NULL,"c\\"d"}`, '{}', '[]', '[1,5)', '{{1,2},{3,NULL}}', true],
+        ['{}', '[]', '"s"', 'empty', '{}', false],
+        [null, '"s"', 'null', null, null, null],
+        [null, '{"a":{"b":[1,{"c":null}]}}', '{"z":1,"a":[]}', '(,)', '{1}', true],
+      ]
+      for (const [id, values] of rows.entries()) {
+        await database.query(`insert into public.${table} values ($1, $2, $3, $4, $5, $6, $7, $8)`, [id, user.id, ...values])
+      }
+      await events.count(rows.length, () => true, 'rows')
+      const { rows: rest } = await database.query(`select row_to_json(r) as row from public.${table} r order by id`)
+      assert.deepEqual(events.items.map(({ payload }) => payload.new), rest.map(({ row }) => row))
+    })
+
     test('a row too large for a notification arrives as a reference to its key', async (t) => {
       const database = await openDatabase(t)
       const table = await database.notes()

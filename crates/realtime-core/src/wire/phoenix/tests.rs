@@ -14,6 +14,7 @@ use crate::verdict::{Grant, Readable, Verdict};
 use crate::view::View;
 
 mod dart;
+mod nulls;
 
 const BOTH: [Serializer; 2] = [Serializer::V1, Serializer::V2];
 
