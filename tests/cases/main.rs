@@ -8,5 +8,5 @@ mod b_tokens;
 mod d_old_rows;
 mod e_payload;
 mod f_notify;
-mod n_edge;
 mod i_wire;
+mod n_edge;

@@ -13,6 +13,7 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode_header};
 use realtime_core::claims::{Claims, Role, Who};
 use realtime_core::code::Code;
+use realtime_core::id::ProjectId;
 use realtime_node::catalog::{StaticKey, TokenConfig};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,6 +31,8 @@ const TRIES_MAX: usize = 4;
 /// Checks the tokens and keys of one project, as it is configured and with the key set that was
 /// fetched last. Never changes: other keys mean another verifier.
 pub struct Verifier {
+    /// Whose verifier it is; `None` only in tests of what has nothing to do with projects.
+    project: Option<ProjectId>,
     keys: Vec<Key>,
     static_keys: Vec<StaticKey>,
     /// The algorithms that count; empty: all that the keys allow.
@@ -103,6 +106,10 @@ struct Looked<'a> {
     sub: Option<&'a RawValue>,
     #[serde(borrow, default)]
     session_id: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "ref")]
+    reference: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    project: Option<&'a RawValue>,
 }
 
 /// `aud`: one or several.
@@ -143,6 +150,7 @@ impl Verifier {
             keys.retain_mut(|key| key.restrict(&algorithms));
         }
         Ok(Self {
+            project: None,
             keys,
             static_keys: tokens.keys.clone(),
             algorithms,
@@ -155,11 +163,20 @@ impl Verifier {
         })
     }
 
+    /// The same for tokens of one project: several may have one issuer, and keys in common.
+    #[must_use]
+    pub fn of(self, project: &ProjectId) -> Self {
+        Self {
+            project: Some(project.clone()),
+            ..self
+        }
+    }
+
     /// Checks a token or a static key at a time, given in milliseconds since 1970.
     ///
     /// # Errors
     /// The token is too long, malformed, not signed by this project, lacks `role` or `exp`, is past its
-    /// end or before its start, is of another issuer or for another audience, or names a role
+    /// end or before its start, is of another issuer, project or for another audience, or names a role
     /// that the project does not let tokens name; or a text that begins with `sb_` is no key of
     /// the project ([`Code::InvalidApiKey`]).
     pub fn verify(&self, token: &str, now_ms: u64) -> Result<Identity, TokenError> {
@@ -283,6 +300,11 @@ impl Verifier {
         }
         if !self.audiences.is_empty() && !looked.aud.is_some_and(|aud| self.is_meant(aud)) {
             return Err(invalid("The token's audience is not one of this project's"));
+        }
+        let named = looked.reference.and_then(text).or(looked.project.and_then(text));
+        let own = self.project.as_ref().map(ProjectId::as_str);
+        if named.zip(own).is_some_and(|(named, own)| named != own) {
+            return Err(invalid("The token is another project's"));
         }
         let role = self.roles.iter().find(|known| known.as_str() == role);
         let role = role.ok_or_else(|| TokenError {

@@ -139,7 +139,7 @@ impl Verifiers {
     fn make(&self, config: &ProjectConfig, tokens: &TokenConfig, fetched: &[Key]) -> Option<Arc<Verifier>> {
         let (bytes_max, keys_max) = (self.limits.token_bytes_max, self.limits.jwks_keys_max);
         match Verifier::new(tokens, &config.roles, fetched, bytes_max, keys_max) {
-            Ok(verifier) => Some(Arc::new(verifier)),
+            Ok(verifier) => Some(Arc::new(verifier.of(&config.id))),
             Err(error) => {
                 let project = &config.id;
                 tracing::error!(%project, %error, "the project's keys cannot be used; the last good ones stay, if there were any");

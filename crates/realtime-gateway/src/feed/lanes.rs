@@ -5,6 +5,7 @@
 //! may concern: after the match, that is every channel with a binding on the table, matched or
 //! not, because a notice to the matched alone would tell the values of rows that they may not see.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use realtime_core::change::{ChangeEvent, Position};
 use realtime_core::claims::Claims;
 use realtime_core::code::{GapReason, Hint};
 use realtime_core::id::{ProjectId, TableRef};
-use realtime_core::verdict::{DropReason, Verdict};
+use realtime_core::verdict::{DropReason, Grant, Readable, Verdict};
 use realtime_core::view::NoView;
 use rustc_hash::FxHashSet;
 use tokio::sync::Semaphore;
@@ -324,7 +325,18 @@ impl Lanes {
                 continue;
             }
             let judgement = judgement(subscriber);
-            match encoder.frame(&judgement.verdict, &subscriber.tag, &one.ids) {
+            let mut ids = Cow::Borrowed(&*one.ids);
+            if let Verdict::Deliver(Grant {
+                readable: Readable::Only(columns),
+                ..
+            }) = &judgement.verdict
+            {
+                ids = Cow::Owned(subscriber.readable_ids(one, columns).into());
+                if ids.is_empty() {
+                    continue;
+                }
+            }
+            match encoder.frame(&judgement.verdict, &subscriber.tag, &ids) {
                 Ok(frame) => {
                     if send_gap(subscriber, &self.metrics) {
                         self.noted.clear();

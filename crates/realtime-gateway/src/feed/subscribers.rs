@@ -84,8 +84,29 @@ pub struct Match {
     pub generation: u64,
     /// Its bindings that matched, in their order.
     pub ids: Box<[BindingId]>,
+    /// Their places among the channel's bindings.
+    places: Box<[u32]>,
     /// One of them has no filter: that it matched tells nothing of the row.
     pub unfiltered: bool,
+}
+
+impl Subscriber {
+    /// Those of a match's ids whose filters look at no column but `readable` ones. A privilege may be gone since the
+    /// filter was bound: that its row comes would then tell a value.
+    pub fn readable_ids(&self, one: &Match, readable: &[Box<str>]) -> Box<[BindingId]> {
+        let may_say = |place: u32| match self.bindings.get(place as usize).map(|binding| &binding.filter) {
+            Some(PreparedFilter::None) => true,
+            Some(PreparedFilter::Bound(_, bound)) => {
+                bound.only_on(|column| readable.iter().any(|name| **name == *column))
+            }
+            Some(PreparedFilter::Unbound(_)) | None => false,
+        };
+        let matched = one.ids.iter().zip(&one.places);
+        matched
+            .filter(|(_, place)| may_say(**place))
+            .map(|(id, _)| *id)
+            .collect()
+    }
 }
 
 impl Subscribers {
@@ -200,6 +221,7 @@ impl Subscribers {
                     serial,
                     generation: subscriber.generation,
                     ids: ids.copied().collect(),
+                    places: keys.iter().map(|key| key.index).collect(),
                     unfiltered,
                 })
             })
