@@ -12,6 +12,8 @@ mod dev;
 mod feed;
 mod layers;
 mod oracle;
+mod oversized;
+mod postgres18;
 mod project_file;
 mod readme;
 mod restart;
