@@ -11,6 +11,7 @@ mod consumers;
 mod dev;
 mod feed;
 mod layers;
+mod management;
 mod oracle;
 mod oversized;
 mod postgres18;

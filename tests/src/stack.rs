@@ -15,6 +15,9 @@ use tempfile::TempDir;
 /// The project's token secret.
 pub const JWT_SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
 
+/// The token that the gateways take for the operator's.
+pub const OPERATOR_TOKEN: &str = "an-operator-token-of-the-tests-0123456789";
+
 /// A running deployment with one project, `dev`.
 pub struct Stack {
     /// The database server.
@@ -62,7 +65,11 @@ impl Stack {
             format!("[tokens]\njwt_secret = \"{JWT_SECRET}\"\n"),
         )
         .unwrap();
-        let passwords = [("listener", LISTENER_PASSWORD), ("gateway", GATEWAY_PASSWORD)];
+        let passwords = [
+            ("listener", LISTENER_PASSWORD),
+            ("gateway", GATEWAY_PASSWORD),
+            ("operator", OPERATOR_TOKEN),
+        ];
         for (user, password) in passwords {
             std::fs::write(folder.path().join(user), password).unwrap();
         }
@@ -171,9 +178,10 @@ impl Stack {
             let log = process.log();
             assert_eq!(code, Some(0), "{name} said:\n{log}");
             assert!(!log.contains("\"level\":\"ERROR\""), "{name} said:\n{log}");
-            for secret in secrets
-                .iter()
-                .chain(&[JWT_SECRET, LISTENER_PASSWORD, GATEWAY_PASSWORD])
+            for secret in
+                secrets
+                    .iter()
+                    .chain(&[JWT_SECRET, LISTENER_PASSWORD, GATEWAY_PASSWORD, OPERATOR_TOKEN])
             {
                 assert!(!log.contains(secret), "{name} logged a secret");
             }
@@ -203,6 +211,11 @@ impl Env<'_> {
                 ("ANVILBASE_REALTIME_GATEWAY_ADDR", &format!("127.0.0.1:{port}")),
                 ("ANVILBASE_REALTIME_AUTHZ_URLS", &format!("http://{authz_addr}")),
                 ("ANVILBASE_REALTIME_PROJECTS_POLL_SECONDS", "1"),
+                (
+                    "ANVILBASE_REALTIME_OPERATOR_TOKEN_FILE",
+                    self.folder.join("operator").to_str().unwrap(),
+                ),
+                ("ANVILBASE_REALTIME_MANAGEMENT_CALLS_PER_SECOND_MAX", "1000"),
             ],
         )
     }

@@ -3,16 +3,19 @@
 //!
 //! Must never take a secret as an argument, nor print one that it was not asked for.
 
+mod api;
 mod dev;
 mod output;
 mod project_file;
 mod provision;
+mod tables;
 mod tail;
 mod token;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// AnvilBase Realtime: a change feed for PostgreSQL.
 #[derive(Debug, Parser)]
@@ -31,6 +34,11 @@ enum Command {
     Realtime(RealtimeCommand),
     /// Make a token of a project.
     Token(token::TokenArgs),
+    /// Print a script that completes this command in a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,6 +47,10 @@ enum RealtimeCommand {
     Provision(provision::ProvisionArgs),
     /// Follow a project's feed as internal services get it, from NATS.
     Tail(tail::TailArgs),
+    /// List the tables of a project with their state on the feed.
+    Tables(tables::TablesArgs),
+    /// Set a table on the feed, off it, or what it shows to whom.
+    SetTable(tables::SetTableArgs),
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 used wrongly.
@@ -53,13 +65,22 @@ pub fn main() -> ExitCode {
             Command::Dev(args) => dev::run(args).await,
             Command::Realtime(RealtimeCommand::Provision(args)) => provision::run(args).await,
             Command::Realtime(RealtimeCommand::Tail(args)) => tail::run(args).await,
+            Command::Realtime(RealtimeCommand::Tables(args)) => tables::list(&args).await,
+            Command::Realtime(RealtimeCommand::SetTable(args)) => tables::set(&args).await,
             Command::Token(args) => token::run(&args).await,
+            Command::Completions { shell } => completions(shell),
         }
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
+}
+
+fn completions(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "anvilbase", &mut script);
+    output::print(&String::from_utf8(script)?)
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
@@ -69,8 +90,6 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Fetching one small document over HTTP: a key set, for instance.
+//! One small exchange over HTTP: a key set is fetched, or a management API is called.
 //!
 //! Must never follow a redirect, read without a limit or a deadline, speak in clear to another
 //! machine, nor repeat an address or a body in an error: either may hold a secret.
@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+pub use hyper::Method;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, HOST, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -21,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::secret::Secret;
 use crate::tls::client_config;
 
 /// An address that may be fetched from: `https`, or `http` on this machine.
@@ -46,6 +49,26 @@ pub struct FetchLimits {
     pub deadline: Duration,
 }
 
+/// What is asked of an API.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The method.
+    pub method: Method,
+    /// Who asks: sent as `Authorization: Bearer`.
+    pub token: &'a Secret,
+    /// JSON to send along.
+    pub body: Option<String>,
+}
+
+/// What an API answered, whatever its status.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+}
+
 /// Why a document could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
@@ -58,6 +81,9 @@ pub enum FetchError {
     /// Its certificate is not believed, or is of another name.
     #[error("TLS with the server: {0}")]
     Tls(Box<rustls::Error>),
+    /// The token has a character that no header can carry.
+    #[error("the key: has a character that cannot be sent")]
+    Token,
     /// The server does not speak HTTP/1.1 to its end.
     #[error("the answer is not HTTP")]
     Protocol,
@@ -110,6 +136,17 @@ impl FetchUrl {
     pub fn host(&self) -> &str {
         &self.host
     }
+
+    fn request(&self, method: Method) -> Builder {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let target = self.uri.path_and_query().map_or("/", |target| target.as_str());
+        Request::builder()
+            .method(method)
+            .uri(target)
+            .header(HOST, authority)
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, "anvilbase-realtime")
+    }
 }
 
 impl std::fmt::Debug for FetchUrl {
@@ -123,17 +160,55 @@ impl std::fmt::Debug for FetchUrl {
 /// # Errors
 /// There is no answer of status 200 and of the allowed size in time.
 pub async fn get(url: &FetchUrl, ca_file: Option<&Path>, limits: FetchLimits) -> Result<Bytes, FetchError> {
+    let request = url.request(Method::GET).body(Full::default());
+    let (_, body) = connected(url, ca_file, limits, request, Some(StatusCode::OK)).await?;
+    Ok(body)
+}
+
+/// Calls an API. `ca_file`: the authorities that are believed, the system's without one.
+///
+/// # Errors
+/// There is no answer of the allowed size in time, or the token cannot be sent in a header.
+pub async fn call(
+    url: &FetchUrl,
+    call: Call<'_>,
+    ca_file: Option<&Path>,
+    limits: FetchLimits,
+) -> Result<Answer, FetchError> {
+    let bearer = HeaderValue::from_str(&format!("Bearer {}", call.token.expose()));
+    let mut bearer = bearer.map_err(|_| FetchError::Token)?;
+    bearer.set_sensitive(true);
+    let mut request = url.request(call.method).header(AUTHORIZATION, bearer);
+    if call.body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let request = request.body(Full::from(call.body.unwrap_or_default()));
+    let (status, body) = connected(url, ca_file, limits, request, None).await?;
+    Ok(Answer {
+        status: status.as_u16(),
+        body,
+    })
+}
+
+async fn connected(
+    url: &FetchUrl,
+    ca_file: Option<&Path>,
+    limits: FetchLimits,
+    request: Result<Request<Full<Bytes>>, hyper::http::Error>,
+    wanted: Option<StatusCode>,
+) -> Result<(StatusCode, Bytes), FetchError> {
+    let request = request.map_err(|_| FetchError::Protocol)?;
     let exchange = async {
         let connected = TcpStream::connect((&*url.host, url.port)).await;
         let stream = connected.map_err(|error| FetchError::Connect(error.kind()))?;
         if !url.tls {
-            return exchange(stream, url, limits.bytes_max).await;
+            return exchange(stream, request, limits.bytes_max, wanted).await;
         }
         let config = client_config(ca_file).map_err(FetchError::Setup)?;
         let name = ServerName::try_from(url.host.to_string()).map_err(|_| FetchError::Protocol)?;
         let connected = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
         let stream = connected.map_err(|error| tls_error(&error))?;
-        exchange(stream, url, limits.bytes_max).await
+        exchange(stream, request, limits.bytes_max, wanted).await
     };
     tokio::time::timeout(limits.deadline, exchange)
         .await
@@ -152,26 +227,20 @@ fn tls_error(error: &io::Error) -> FetchError {
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    url: &FetchUrl,
+    request: Request<Full<Bytes>>,
     bytes_max: usize,
-) -> Result<Bytes, FetchError> {
+    wanted: Option<StatusCode>,
+) -> Result<(StatusCode, Bytes), FetchError> {
     let protocol = |_| FetchError::Protocol;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(protocol)?;
-    let authority = url.uri.authority().map_or("", |authority| authority.as_str());
-    let target = url.uri.path_and_query().map_or("/", |target| target.as_str());
-    let request = Request::get(target)
-        .header(HOST, authority)
-        .header(ACCEPT, "application/json")
-        .header(USER_AGENT, "anvilbase-realtime")
-        .body(Empty::<Bytes>::new())
-        .map_err(|_| FetchError::Protocol)?;
     let answered = async {
         let response = sender.send_request(request).await.map_err(protocol)?;
-        if response.status() != StatusCode::OK {
-            return Err(FetchError::Status(response.status()));
+        let status = response.status();
+        if wanted.is_some_and(|wanted| wanted != status) {
+            return Err(FetchError::Status(status));
         }
         match Limited::new(response.into_body(), bytes_max).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
+            Ok(body) => Ok((status, body.to_bytes())),
             Err(error) if error.is::<LengthLimitError>() => Err(FetchError::TooLarge(bytes_max)),
             Err(_) => Err(FetchError::Protocol),
         }

@@ -98,6 +98,31 @@ impl Drop for Process {
     }
 }
 
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub struct Output {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// What it wrote to standard output.
+    pub stdout: String,
+    /// What it wrote to standard error.
+    pub stderr: String,
+}
+
+/// Runs a binary of the workspace to its end, with arguments and an environment of its own.
+pub async fn run(name: &'static str, args: &[&str], env: &[(&str, &str)]) -> Output {
+    let mut process = Process::start(name, args, env);
+    let mut stdout = process.take_stdout();
+    let code = process.wait().await;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
+    Output {
+        code,
+        stdout: text,
+        stderr: process.log(),
+    }
+}
+
 /// The status of a GET on 127.0.0.1, or `None` where nobody answers.
 pub async fn http_status(port: u16, path: &str) -> Option<u16> {
     let answer = http_get(port, path).await?;
