@@ -5,8 +5,11 @@
 
 mod a_row_security;
 mod b_tokens;
+mod d_deletes;
 mod d_old_rows;
 mod e_payload;
 mod f_notify;
+mod g_tables;
 mod i_wire;
 mod n_edge;
+mod n_operability;

@@ -16,6 +16,7 @@ use realtime_node::admin::Readiness;
 use realtime_node::args::from_environment;
 use realtime_node::bus::Bus;
 use realtime_node::catalog::{Catalog, DatabaseConfig, Listen, ProjectConfig, TokenConfig};
+use realtime_node::fetch::{Call, FetchLimits, Method, call};
 use realtime_node::metrics::Metrics;
 use realtime_node::postgres::Dsn;
 use realtime_node::secret::Secret;
@@ -212,6 +213,25 @@ impl World {
         );
         let changes = frames.into_iter().filter(|frame| frame[3] == "postgres_changes");
         changes.map(|mut frame| frame[4]["data"].take()).collect()
+    }
+
+    /// Sets a table of `public` as the project's own server does, by the management API.
+    pub async fn set_table(&self, table: &str, settings: Value) {
+        let url = format!(
+            "http://127.0.0.1:{}/api/v1/projects/dev/realtime/tables/{table}",
+            self.port
+        );
+        let asked = Call {
+            method: Method::PUT,
+            token: &Secret::new(Who::service().token()),
+            body: Some(settings.to_string()),
+        };
+        let limits = FetchLimits {
+            bytes_max: 64 << 10,
+            deadline: Duration::from_secs(20),
+        };
+        let answer = call(&url.parse().unwrap(), asked, None, limits).await.unwrap();
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
     }
 
     /// Ends the services.

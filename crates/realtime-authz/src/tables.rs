@@ -15,7 +15,7 @@ pub use reads::Reads;
 
 use realtime_core::change::{Row, RowError};
 use realtime_core::id::TableRef;
-use realtime_core::table::{CannotEmit, ColumnFacts, TableFacts};
+use realtime_core::table::{CannotEmit, ColumnFacts, RelationKind, TableFacts};
 
 /// One table as one role meets it.
 #[derive(Debug, Clone)]
@@ -53,8 +53,8 @@ pub enum Kind {
     Base,
     /// A partition: its root is the one that emits.
     Partition,
-    /// A view, a foreign table, a sequence, …
-    Other,
+    /// Something else.
+    Other(RelationKind),
 }
 
 /// The feed's settings of a table; their defaults where nothing was set.
@@ -142,7 +142,7 @@ impl Table {
     /// Why the table emits nothing to the role just now.
     fn cannot_emit(&self) -> Option<CannotEmit> {
         match self.kind {
-            Kind::Other => return Some(CannotEmit::NotABaseTable),
+            Kind::Other(kind) => return Some(CannotEmit::NotABaseTable(kind)),
             Kind::Partition => return Some(CannotEmit::Partition),
             Kind::Base => {}
         }

@@ -92,6 +92,10 @@ pub enum Hint {
     NoPrivilege,
     /// A DELETE cannot be delivered under this filter.
     DeleteFilter,
+    /// Deletes of the table are delivered to service_role alone.
+    DeletesWithheld,
+    /// The table was emptied.
+    Truncated,
     /// A policy raised an error for this subscriber's claims.
     PolicyError,
     /// A filter no longer fits the table: its column is gone or has changed its type.
@@ -249,6 +253,8 @@ impl Hint {
             Self::RlsDisabled => "rls_disabled",
             Self::NoPrivilege => "no_privilege",
             Self::DeleteFilter => "delete_filter",
+            Self::DeletesWithheld => "deletes_withheld",
+            Self::Truncated => "truncated",
             Self::PolicyError => "policy_error",
             Self::FilterOutdated => "filter_outdated",
         }

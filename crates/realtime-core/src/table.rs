@@ -122,8 +122,8 @@ impl Collation {
 pub enum CannotEmit {
     /// There is no such table yet.
     NoSuchTable,
-    /// It is a view, a materialized or foreign table, a sequence, …
-    NotABaseTable,
+    /// It is something else than a table whose rows this database holds.
+    NotABaseTable(RelationKind),
     /// It is a partition: its root's name is the one that emits.
     Partition,
     /// Its trigger is missing or was switched off.
@@ -132,6 +132,37 @@ pub enum CannotEmit {
     RlsDisabled,
     /// The role lacks SELECT, or USAGE on the schema.
     NoPrivilege,
+}
+
+/// What a relation is that is not a base table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RelationKind {
+    /// A view.
+    View,
+    /// A materialized view.
+    MaterializedView,
+    /// A foreign table.
+    ForeignTable,
+    /// A sequence.
+    Sequence,
+    /// An index, of a partitioned table too.
+    Index,
+    /// A composite type, or what a newer PostgreSQL knows.
+    Other,
+}
+
+impl RelationKind {
+    /// As it reads in a sentence.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::View => "a view",
+            Self::MaterializedView => "a materialized view",
+            Self::ForeignTable => "a foreign table",
+            Self::Sequence => "a sequence",
+            Self::Index => "an index",
+            Self::Other => "no table",
+        }
+    }
 }
 
 /// Facts about a table for one role.

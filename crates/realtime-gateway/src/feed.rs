@@ -49,6 +49,8 @@ pub struct PreparedBinding {
     pub filter: PreparedFilter,
     /// Why nothing, or not all, will arrive as things stand.
     pub hint: Option<Hint>,
+    /// Its sentence, where it has one of its own.
+    pub hint_text: Option<Box<str>>,
 }
 
 /// A binding's filter.
@@ -150,9 +152,11 @@ impl Prepared {
             .bindings
             .iter()
             .enumerate()
-            .filter_map(|(index, b)| Some((index, b.hint?)));
+            .filter_map(|(index, b)| Some((index, b.hint?, b.hint_text.as_deref())));
         hinted
-            .map(|(index, hint)| tag.hint(hint, Some(index), hint_text(hint), &[]))
+            .map(|(index, hint, text)| {
+                tag.hint(hint, Some(index), text.unwrap_or_else(|| hint_text(hint)), &[])
+            })
             .collect()
     }
 }
@@ -175,10 +179,12 @@ pub fn hint_text(hint: Hint) -> &'static str {
         Hint::NoSuchTable => "There is no such table yet: changes arrive once it exists",
         Hint::NotABaseTable => "This is not a base table: no changes arrive",
         Hint::Partition => "This is a partition: its changes arrive under the partitioned table's name",
-        Hint::OptedOut => "The table was taken off the change feed: no changes arrive",
+        Hint::OptedOut => "The table is not on the change feed: no changes arrive",
         Hint::RlsDisabled => "Row security is off and the table is not realtime_public: no changes arrive",
         Hint::NoPrivilege => "The role may not SELECT from the table: no changes arrive",
         Hint::DeleteFilter => "A DELETE carries key columns only: with this filter none arrives",
+        Hint::DeletesWithheld => "Deletes of this table are withheld from this role: none arrives",
+        Hint::Truncated => "The table, or a part of it, was emptied: read again what you depend on",
         Hint::PolicyError => {
             "A row security policy raised an error for this token: the change was not delivered"
         }

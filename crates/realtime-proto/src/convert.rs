@@ -7,7 +7,7 @@ mod column;
 use realtime_core::change::{ChangeEvent, KeyColumn, Marker, Operation, Position, Row};
 use realtime_core::claims::{Claims, Role, Who};
 use realtime_core::id::{ProjectId, TableRef};
-use realtime_core::table::{CannotEmit, TableFacts};
+use realtime_core::table::{CannotEmit, RelationKind, TableFacts};
 use realtime_core::verdict::{DropReason, Grant, Readable, Verdict};
 
 use crate::v1;
@@ -216,7 +216,7 @@ impl From<&TableFacts> for v1::DescribeTableResponse {
         let cannot_emit = match facts.cannot_emit {
             None => v1::CannotEmit::Unspecified,
             Some(CannotEmit::NoSuchTable) => v1::CannotEmit::NoSuchTable,
-            Some(CannotEmit::NotABaseTable) => v1::CannotEmit::NotABaseTable,
+            Some(CannotEmit::NotABaseTable(_)) => v1::CannotEmit::NotABaseTable,
             Some(CannotEmit::Partition) => v1::CannotEmit::Partition,
             Some(CannotEmit::OptedOut) => v1::CannotEmit::OptedOut,
             Some(CannotEmit::RlsDisabled) => v1::CannotEmit::RlsDisabled,
@@ -229,7 +229,22 @@ impl From<&TableFacts> for v1::DescribeTableResponse {
             columns: facts.columns.iter().map(Into::into).collect(),
             cannot_emit: cannot_emit.into(),
             delete_events: facts.delete_events,
+            relation_kind: relation_kind(facts.cannot_emit).into(),
         }
+    }
+}
+
+fn relation_kind(reason: Option<CannotEmit>) -> v1::RelationKind {
+    match reason {
+        Some(CannotEmit::NotABaseTable(kind)) => match kind {
+            RelationKind::View => v1::RelationKind::View,
+            RelationKind::MaterializedView => v1::RelationKind::MaterializedView,
+            RelationKind::ForeignTable => v1::RelationKind::ForeignTable,
+            RelationKind::Sequence => v1::RelationKind::Sequence,
+            RelationKind::Index => v1::RelationKind::Index,
+            RelationKind::Other => v1::RelationKind::Unspecified,
+        },
+        _ => v1::RelationKind::Unspecified,
     }
 }
 
@@ -240,7 +255,14 @@ impl TryFrom<v1::DescribeTableResponse> for TableFacts {
         let cannot_emit = match message.cannot_emit() {
             v1::CannotEmit::Unspecified => None,
             v1::CannotEmit::NoSuchTable => Some(CannotEmit::NoSuchTable),
-            v1::CannotEmit::NotABaseTable => Some(CannotEmit::NotABaseTable),
+            v1::CannotEmit::NotABaseTable => Some(CannotEmit::NotABaseTable(match message.relation_kind() {
+                v1::RelationKind::Unspecified => RelationKind::Other,
+                v1::RelationKind::View => RelationKind::View,
+                v1::RelationKind::MaterializedView => RelationKind::MaterializedView,
+                v1::RelationKind::ForeignTable => RelationKind::ForeignTable,
+                v1::RelationKind::Sequence => RelationKind::Sequence,
+                v1::RelationKind::Index => RelationKind::Index,
+            })),
             v1::CannotEmit::Partition => Some(CannotEmit::Partition),
             v1::CannotEmit::OptedOut => Some(CannotEmit::OptedOut),
             v1::CannotEmit::RlsDisabled => Some(CannotEmit::RlsDisabled),

@@ -6,7 +6,7 @@
 
 use realtime_core::claims::Role;
 use realtime_core::id::TableRef;
-use realtime_core::table::ColumnFacts;
+use realtime_core::table::{ColumnFacts, RelationKind};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
@@ -120,7 +120,12 @@ fn assemble(
     let kind = match (row.get::<_, &str>("relkind"), row.get("is_partition")) {
         ("r" | "p", false) => Kind::Base,
         ("r" | "p", true) => Kind::Partition,
-        _ => Kind::Other,
+        ("v", _) => Kind::Other(RelationKind::View),
+        ("m", _) => Kind::Other(RelationKind::MaterializedView),
+        ("f", _) => Kind::Other(RelationKind::ForeignTable),
+        ("S", _) => Kind::Other(RelationKind::Sequence),
+        ("i" | "I", _) => Kind::Other(RelationKind::Index),
+        _ => Kind::Other(RelationKind::Other),
     };
     let settings = settings.map_or(
         Settings {

@@ -281,9 +281,11 @@ impl Feed {
                     self.on_table_changed(changed, position);
                 }
             }
-            // A truncation has no rows: this face has no frame for it.
-            Status::Truncated(_) => {
-                self.reach(position, GapReason::FeedInterrupted);
+            Status::Truncated(truncated) => {
+                if self.reach(position, GapReason::FeedInterrupted) {
+                    self.lanes
+                        .truncated(&TableRef::new(truncated.schema, truncated.table));
+                }
             }
         }
     }

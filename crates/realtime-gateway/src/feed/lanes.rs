@@ -284,6 +284,29 @@ impl Lanes {
         self.owe(serials, reason);
     }
 
+    /// A table was emptied: service_role's channels on it are told, in the feed's order. Others are not: it
+    /// would tell them of rows that they may not see.
+    pub fn truncated(&mut self, table: &TableRef) {
+        let names = [&table.schema, &table.table].map(|name| serde_json::Value::from(&**name).to_string());
+        let extra = [("schema", names[0].as_str()), ("table", names[1].as_str())];
+        for serial in self.subscribers.on_table(table) {
+            let Some(subscriber) = self.subscribers.get_mut(serial) else {
+                continue;
+            };
+            if lane_of(subscriber) != Lane::Direct {
+                continue;
+            }
+            if send_gap(subscriber, &self.metrics) {
+                self.noted.clear();
+            }
+            let text = hint_text(Hint::Truncated);
+            let frame = subscriber.tag.hint(Hint::Truncated, None, text, &extra);
+            if subscriber.outbox.push_data(&subscriber.tag, frame) == Pushed::Dropped {
+                self.metrics.drops(DropReasonLabel::SlowReader, 1);
+            }
+        }
+    }
+
     /// When [`Lanes::flush_gaps`] is due.
     pub fn gap_due(&self) -> Option<Instant> {
         self.gap_due

@@ -70,6 +70,7 @@ pub async fn prepare(
                 params: params.clone(),
                 filter: PreparedFilter::None,
                 hint: None,
+                hint_text: None,
             },
         };
         prepared.push(binding);
@@ -100,17 +101,19 @@ fn prepare_one(
     facts: &TableFacts,
     role: &Role,
 ) -> Result<PreparedBinding, FilterError> {
-    let hint = facts.cannot_emit.map(hint_of);
     let filter = match filter {
         None => PreparedFilter::None,
         Some(filter) => bind(filter, facts)?,
     };
-    let hint =
-        hint.or_else(|| deletes_are_lost(params.event, &filter, facts, role).then_some(Hint::DeleteFilter));
+    let (hint, hint_text) = match facts.cannot_emit {
+        Some(reason) => (Some(hint_of(reason)), text_of(reason)),
+        None => deletes_lost(params.event, &filter, facts, role),
+    };
     Ok(PreparedBinding {
         params: params.clone(),
         filter,
         hint,
+        hint_text,
     })
 }
 
@@ -122,7 +125,7 @@ pub fn bind(filter: FilterExpr, facts: &TableFacts) -> Result<PreparedFilter, Fi
     match facts.cannot_emit {
         Some(
             CannotEmit::NoSuchTable
-            | CannotEmit::NotABaseTable
+            | CannotEmit::NotABaseTable(_)
             | CannotEmit::Partition
             | CannotEmit::NoPrivilege,
         ) => Ok(PreparedFilter::Unbound(filter)),
@@ -133,20 +136,66 @@ pub fn bind(filter: FilterExpr, facts: &TableFacts) -> Result<PreparedFilter, Fi
     }
 }
 
-/// Whether a binding for deletes alone has a filter under which none can be delivered.
-fn deletes_are_lost(event: EventFilter, filter: &PreparedFilter, facts: &TableFacts, role: &Role) -> bool {
+/// Why a binding that asks for deletes, among others perhaps, gets none, with the sentence.
+fn deletes_lost(
+    event: EventFilter,
+    filter: &PreparedFilter,
+    facts: &TableFacts,
+    role: &Role,
+) -> (Option<Hint>, Option<Box<str>>) {
+    let asks = matches!(event, EventFilter::All | EventFilter::Only(Operation::Delete));
+    if !asks || role.is_service() {
+        return (None, None);
+    }
+    if !facts.delete_events {
+        return (Some(Hint::DeletesWithheld), None);
+    }
     let PreparedFilter::Bound(_, bound) = filter else {
-        return false;
+        return (None, None);
     };
-    event == EventFilter::Only(Operation::Delete)
-        && !role.is_service()
-        && !bound.only_on(|column| facts.column(column).is_some_and(|column| column.key))
+    let mut others: Vec<&str> = Vec::new();
+    for condition in bound.conditions() {
+        let key = facts.column(&condition.column).is_some_and(|column| column.key);
+        if !key && !others.contains(&&*condition.column) {
+            others.push(&condition.column);
+        }
+    }
+    if others.is_empty() {
+        return (None, None);
+    }
+    // What the role may not read it is not told of, not even by name.
+    let key = facts
+        .columns
+        .iter()
+        .filter(|column| column.key && column.readable);
+    let key: Vec<&str> = key.map(|column| &*column.name).collect();
+    let key = if key.is_empty() {
+        "none that you may read".to_owned()
+    } else {
+        key.join(", ")
+    };
+    let text = format!(
+        "No DELETE arrives under a filter on {}: a deleted row shows its primary key only ({key})",
+        others.join(", ")
+    );
+    (Some(Hint::DeleteFilter), Some(text.into()))
+}
+
+/// The sentence of a reason that has one of its own.
+fn text_of(reason: CannotEmit) -> Option<Box<str>> {
+    match reason {
+        CannotEmit::NotABaseTable(kind) => {
+            let kind = kind.noun();
+            Some(format!("This is {kind}, and only tables are on the change feed: no changes arrive").into())
+        }
+        _ => None,
+    }
 }
 
 fn hint_of(reason: CannotEmit) -> Hint {
     match reason {
         CannotEmit::NoSuchTable => Hint::NoSuchTable,
-        CannotEmit::NotABaseTable => Hint::NotABaseTable,
+        CannotEmit::NotABaseTable(_) => Hint::NotABaseTable,
         CannotEmit::Partition => Hint::Partition,
         CannotEmit::OptedOut => Hint::OptedOut,
         CannotEmit::RlsDisabled => Hint::RlsDisabled,

@@ -236,6 +236,7 @@ pub fn facts(schema: &str, table: &str, room_type: &str) -> v1::DescribeTableRes
         ],
         cannot_emit: v1::CannotEmit::Unspecified.into(),
         delete_events: true,
+        relation_kind: v1::RelationKind::Unspecified.into(),
     }
 }
 

@@ -245,7 +245,7 @@ async fn a_feed_that_lost_its_settings_fails_no_write_and_no_ddl() {
 }
 
 #[tokio::test]
-async fn two_phase_commit_works_on_tables_taken_off_the_feed() {
+async fn f11_two_phase_commit_works_on_tables_taken_off_the_feed() {
     let fixture = Fixture::start_with(&[("max_prepared_transactions", "2")]).await;
     fixture.run("create table public.t (id int primary key)").await;
     let mut tap = fixture.tap().await;

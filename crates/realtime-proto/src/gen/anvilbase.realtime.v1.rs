@@ -188,6 +188,9 @@ pub struct DescribeTableResponse {
     pub cannot_emit: i32,
     #[prost(bool, tag = "6")]
     pub delete_events: bool,
+    /// Of CANNOT_EMIT_NOT_A_BASE_TABLE: what it is.
+    #[prost(enumeration = "RelationKind", tag = "7")]
+    pub relation_kind: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Column {
@@ -331,6 +334,44 @@ impl Reason {
             "REASON_POOL_SATURATED" => Some(Self::PoolSaturated),
             "REASON_DEADLINE" => Some(Self::Deadline),
             "REASON_DATABASE_UNAVAILABLE" => Some(Self::DatabaseUnavailable),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum RelationKind {
+    Unspecified = 0,
+    View = 1,
+    MaterializedView = 2,
+    ForeignTable = 3,
+    Sequence = 4,
+    Index = 5,
+}
+impl RelationKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "RELATION_KIND_UNSPECIFIED",
+            Self::View => "RELATION_KIND_VIEW",
+            Self::MaterializedView => "RELATION_KIND_MATERIALIZED_VIEW",
+            Self::ForeignTable => "RELATION_KIND_FOREIGN_TABLE",
+            Self::Sequence => "RELATION_KIND_SEQUENCE",
+            Self::Index => "RELATION_KIND_INDEX",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "RELATION_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "RELATION_KIND_VIEW" => Some(Self::View),
+            "RELATION_KIND_MATERIALIZED_VIEW" => Some(Self::MaterializedView),
+            "RELATION_KIND_FOREIGN_TABLE" => Some(Self::ForeignTable),
+            "RELATION_KIND_SEQUENCE" => Some(Self::Sequence),
+            "RELATION_KIND_INDEX" => Some(Self::Index),
             _ => None,
         }
     }

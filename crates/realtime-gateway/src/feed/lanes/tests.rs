@@ -51,6 +51,7 @@ fn subscribe(lanes: &mut Lanes, interner: &Interner, channel: u64, user: u8, tab
         params,
         filter: PreparedFilter::None,
         hint: None,
+        hint_text: None,
     }];
     let serial = lanes.subscribers.insert(Subscription {
         session: SessionId(channel),

@@ -112,6 +112,7 @@ impl Script {
             params: params.clone(),
             filter: PreparedFilter::None,
             hint,
+            hint_text: None,
         });
         let prepared = Prepared {
             ids,
