@@ -19,3 +19,4 @@ mod project_file;
 mod readme;
 mod restart;
 mod secrets;
+mod telemetry;

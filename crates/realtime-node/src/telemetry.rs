@@ -1,6 +1,7 @@
 //! Structured logs: JSON lines on standard error.
 //!
-//! Must never be given row data, filter values, tokens or claims (invariant 10).
+//! Must never be given row data, filter values, tokens or claims (invariant 10), and never end what it reports
+//! on: a line that cannot be written is lost.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -17,6 +18,8 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
         EnvFilter::try_new(filter).map_err(|_| anyhow::anyhow!("log filter: not a list of directives"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        // It would report that on standard error too, by a macro that panics where that is full.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).finish().try_init()?,
