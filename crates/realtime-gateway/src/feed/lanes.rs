@@ -56,8 +56,8 @@ pub struct Lanes {
     in_flight: Arc<Semaphore>,
     /// Losses behind the last event in the gate.
     tail: Option<(Scope, GapReason)>,
-    /// The gate is full, and not yet half empty again.
-    dropping: bool,
+    /// What waits in the gate must come down to so many before further events are taken.
+    dropping_above: Option<usize>,
     gap_due: Option<Instant>,
     gap_window: Duration,
     /// Tables whose gated channels all owe a notice already: a lasting outage costs one walk
@@ -84,6 +84,8 @@ pub enum Item {
         matches: Vec<Match>,
         /// What they may see.
         verdicts: Verdicts,
+        /// It was not asked about: it had waited for too long.
+        late: bool,
     },
     /// Events are missing at this place.
     Gap(Scope, GapReason),
@@ -114,7 +116,7 @@ impl Lanes {
             gated: FuturesOrdered::new(),
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             tail: None,
-            dropping: false,
+            dropping_above: None,
             gap_due: None,
             gap_window: GAP_WINDOW,
             noted: FxHashSet::default(),
@@ -147,8 +149,8 @@ impl Lanes {
     }
 
     fn enter_gate(&mut self, event: &Arc<ChangeEvent>, matches: Vec<Match>, facts: Position) {
-        if self.dropping || self.gated.len() >= self.gate_events_max {
-            self.dropping = true;
+        if self.dropping_above.is_some() || self.gated.len() >= self.gate_events_max {
+            self.dropping_above.get_or_insert(self.gate_events_max / 2);
             self.metrics.drops(DropReasonLabel::GateBacklog, matches.len());
             self.lose_behind(Scope::table(&event.table), GapReason::GateBacklog);
             return;
@@ -160,20 +162,25 @@ impl Lanes {
         let subjects = self.subjects(&matches);
         let (authz, project) = (self.authz.clone(), self.project.clone());
         let (in_flight, event) = (Arc::clone(&self.in_flight), Arc::clone(event));
-        let until = Instant::now() + self.gate_deadline;
+        let now = Instant::now();
+        // Half of the time is the verdict's: asked later, most would come too late, and asking would
+        // keep those behind waiting as long, for ever.
+        let (ask_until, until) = (now + self.gate_deadline / 2, now + self.gate_deadline);
         self.gated.push_back(Box::pin(async move {
-            let permit = tokio::time::timeout_at(until, in_flight.acquire()).await;
-            let verdicts = match permit {
+            let permit = tokio::time::timeout_at(ask_until, in_flight.acquire()).await;
+            let (verdicts, late) = match permit {
                 Ok(Ok(_permit)) => {
                     let left = until.duration_since(Instant::now());
-                    judge(&authz, &project, &event, &subjects, facts, left).await
+                    let judged = judge(&authz, &project, &event, &subjects, facts, left).await;
+                    (judged, false)
                 }
-                _ => Verdicts::all_dropped(&subjects, DropReason::Deadline),
+                _ => (Verdicts::all_dropped(&subjects, DropReason::Deadline), true),
             };
             Item::Event {
                 event,
                 matches,
                 verdicts,
+                late,
             }
         }));
     }
@@ -210,21 +217,33 @@ impl Lanes {
                 event,
                 matches,
                 verdicts,
+                late,
             } => {
                 self.deliver(&event, &matches, Lane::Gated, |subscriber| {
                     verdicts.of(subscriber.claims.fingerprint())
                 });
+                if late {
+                    self.give_up_waiting();
+                }
             }
             Item::Gap(scope, reason) => self.note(&scope, Lane::Gated, reason),
         }
-        if self.gated.len() <= self.gate_events_max / 2 {
-            self.dropping = false;
+        if self.dropping_above.is_some_and(|most| self.gated.len() <= most) {
+            self.dropping_above = None;
         }
         if self.gated.is_empty()
             && let Some((scope, reason)) = self.tail.take()
         {
             self.note(&scope, Lane::Gated, reason);
         }
+    }
+
+    /// More comes than can be judged: all that waits is dropped together, as one hole, and new events
+    /// are taken once those that are being judged are nearly through. Whoever comes then is judged in time.
+    fn give_up_waiting(&mut self) {
+        self.in_flight.close();
+        self.in_flight = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+        self.dropping_above = Some(IN_FLIGHT_MAX / 2);
     }
 
     /// Events of the feed are missing here, before whatever comes next.

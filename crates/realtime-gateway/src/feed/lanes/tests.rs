@@ -181,7 +181,7 @@ proptest! {
                     };
                     lanes.subscribers.identify(subscriber, claims(current[turncoat]), generation);
                 }
-                lanes.release(Item::Event { event, matches, verdicts: verdicts(said) });
+                lanes.release(Item::Event { event, matches, verdicts: verdicts(said), late: false });
                 lanes.flush_gaps();
                 let lossy = users.iter().enumerate().any(|(channel, _)| {
                     let turned = *turns && channel == turncoat;
@@ -279,4 +279,35 @@ async fn a_look_up_without_authz_is_no_facts() {
     )
     .await;
     assert!(prepared.unwrap_err().is_passing());
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_can_be_judged_is_one_hole_and_what_comes_then_is_judged_in_time() {
+    let mut lanes = lanes();
+    let outbox = subscribe(&mut lanes, &Interner::default(), 1, 1, "notes");
+    // Whatever is being judged takes for ever.
+    let in_flight = Arc::clone(&lanes.in_flight);
+    let _judging = in_flight.acquire_many(IN_FLIGHT_MAX as u32).await.unwrap();
+    let began = Instant::now();
+    for id in 1..=5 {
+        lanes.route(&event(id, "notes"), Position::default());
+    }
+    for _ in 1..=5 {
+        let item = lanes.next().await;
+        assert!(matches!(item, Item::Event { late: true, .. }));
+        lanes.release(item);
+    }
+    // All of them gave up with the first, and early enough for a verdict.
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
+    lanes.flush_gaps();
+    let told = frames(&outbox).await;
+    assert!(told.len() == 1 && told[0].contains("deadline"), "{told:?}");
+
+    lanes.route(&event(6, "notes"), Position::default());
+    let item = lanes.next().await;
+    assert!(
+        matches!(item, Item::Event { late: false, .. }),
+        "it is asked about"
+    );
+    assert_eq!(began.elapsed(), Duration::from_secs(1));
 }
