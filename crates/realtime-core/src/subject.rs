@@ -16,6 +16,9 @@ pub const ATTACH: &str = "anvilbase.rt._cluster.attach";
 /// The queue group of [`ATTACH`].
 pub const ATTACH_QUEUE: &str = "listeners";
 
+/// Each listener says here, about twice a second, how many projects it holds.
+pub const LISTENERS: &str = "anvilbase.rt._cluster.listeners";
+
 /// Everything that every project's gateways say of their interest.
 pub const INTEREST_ALL: &str = "anvilbase.rt._cluster.interest.*";
 

@@ -8,6 +8,7 @@ pub mod attach;
 pub mod encode;
 pub mod gate;
 pub mod lanes;
+pub mod owners;
 pub mod prepare;
 pub mod registry;
 pub mod subscribers;

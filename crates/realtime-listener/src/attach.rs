@@ -1,7 +1,7 @@
 //! Answers gateways that want a project's feed, and hears which projects they still want.
 //!
 //! Must never answer while full: a listener without room leaves the queue group, so that *deferred* is the bus's own
-//! "no responders".
+//! "no responders". One that holds clearly more than another leaves it too, until that has changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +20,8 @@ use tokio::sync::Semaphore;
 use crate::config::ListenerConfig;
 use crate::feed::FirstAttempt;
 use crate::metrics::ListenerMetrics;
+use crate::roster::Roster;
 use crate::slots::{Slots, Taking};
-
-/// The answer of a listener whose every slot is held comes so much later than an empty one's.
-const DELAY_MAX: Duration = Duration::from_millis(50);
 
 /// How long an answer waits for the first attempt; a later outcome is heard on `ctl`.
 const FIRST_ATTEMPT_WAIT: Duration = Duration::from_secs(1);
@@ -46,6 +44,8 @@ pub struct Attach {
     pub catalog: Catalog,
     /// Who holds them.
     pub slots: Slots,
+    /// What other replicas hold.
+    pub roster: Roster,
     /// What is counted.
     pub metrics: ListenerMetrics,
     /// The listener's settings.
@@ -81,7 +81,7 @@ impl Attach {
 
     async fn answer_all(self, requests: Subscription) {
         let answers = Arc::new(Semaphore::new(ANSWERS_MAX));
-        let mut counts = self.slots.counts();
+        let (mut counts, mut turns) = (self.slots.counts(), self.roster.changes());
         let mut membership = Some(requests);
         loop {
             let Some(requests) = &mut membership else {
@@ -97,17 +97,20 @@ impl Attach {
                     Some(Delivery::Lost(lost)) => tracing::warn!(lost, "attach requests were lost; gateways ask again"),
                     None => membership = None,
                 },
-                // The sender lives as long as the slots do.
+                // The senders live as long as the slots and the roster do.
                 _ = counts.changed() => {}
+                _ = turns.changed() => {}
                 () = self.tasks.cancelled() => break,
             }
-            if !self.slots.has_room()
+            if !self.takes_more()
                 && let Some(requests) = membership.take()
             {
-                tracing::warn!(
-                    max = self.config.max_listeners,
-                    "all listeners are in use: further projects are deferred"
-                );
+                if !self.slots.has_room() {
+                    tracing::warn!(
+                        max = self.config.max_listeners,
+                        "all listeners are in use: further projects are deferred"
+                    );
+                }
                 requests.unsubscribe().await;
             }
         }
@@ -116,12 +119,22 @@ impl Attach {
         }
     }
 
-    /// Waits for room, then joins the group again.
+    /// Whether this replica is to be asked for more projects.
+    fn takes_more(&self) -> bool {
+        self.slots.has_room() && self.roster.is_turn(self.slots.count())
+    }
+
+    /// Waits for room, and for this replica's turn, then joins the group again.
     async fn rejoin(&self) -> Subscription {
-        let mut counts = self.slots.counts();
+        let (mut counts, mut turns) = (self.slots.counts(), self.roster.changes());
         loop {
-            // Fails only without a sender, and the slots are that.
-            let _ = counts.wait_for(|count| *count < self.config.max_listeners).await;
+            while !self.takes_more() {
+                tokio::select! {
+                    // The senders live as long as the slots and the roster do.
+                    _ = counts.changed() => {}
+                    _ = turns.changed() => {}
+                }
+            }
             match self.join_group().await {
                 Ok(requests) => return requests,
                 Err(error) => tracing::warn!(%error, "cannot take attach requests"),
@@ -153,13 +166,10 @@ impl Attach {
             // Somebody else may have room: the gateway asks again.
             Some(Taking::Full) => return,
             Some(Taking::Held) => Outcome::Accepted,
-            Some(Taking::Reserved(first)) => {
-                tokio::time::sleep(DELAY_MAX.mul_f64(self.slots.load().min(1.0))).await;
-                match tokio::time::timeout(FIRST_ATTEMPT_WAIT, first).await {
-                    Ok(Ok(FirstAttempt::HeldElsewhere)) => Outcome::HeldElsewhere,
-                    _ => Outcome::Accepted,
-                }
-            }
+            Some(Taking::Reserved(first)) => match tokio::time::timeout(FIRST_ATTEMPT_WAIT, first).await {
+                Ok(Ok(FirstAttempt::HeldElsewhere)) => Outcome::HeldElsewhere,
+                _ => Outcome::Accepted,
+            },
         };
         self.metrics.attached.inc();
         let reply = v1::AttachReply {

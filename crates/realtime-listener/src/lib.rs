@@ -9,6 +9,7 @@ mod feed;
 mod metrics;
 pub mod provision;
 mod publish;
+mod roster;
 pub mod session;
 mod slots;
 pub mod source;
@@ -46,10 +47,12 @@ impl Listener {
         let config = Arc::new(config);
         let metrics = metrics::ListenerMetrics::register(metrics);
         let slots = slots::Slots::new(Arc::clone(&config), bus.clone(), metrics.clone(), tasks.clone());
+        let roster = roster::Roster::start(&bus, &slots, &config, tasks).await?;
         let attach = attach::Attach {
             bus,
             catalog,
             slots: slots.clone(),
+            roster,
             metrics,
             config,
             tasks: tasks.clone(),

@@ -184,12 +184,12 @@ impl Slots {
 
     /// Whether another project could be taken on.
     pub fn has_room(&self) -> bool {
-        *self.0.count.borrow() < self.0.config.max_listeners
+        self.count() < self.0.config.max_listeners
     }
 
-    /// The share of slots that are held, 0 to 1.
-    pub fn load(&self) -> f64 {
-        *self.0.count.borrow() as f64 / self.0.config.max_listeners as f64
+    /// How many projects are held.
+    pub fn count(&self) -> usize {
+        *self.0.count.borrow()
     }
 
     /// Changes whenever the number of held projects does.

@@ -24,8 +24,11 @@ use realtime_proto::v1::feed_status::{Kind as Status, TableChanged};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::attach::{ATTACH_EVERY, Attached, BEAT_AGE_MAX, INTEREST_EVERY, attach, tell_interest};
+use super::attach::{
+    ATTACH_EVERY, ATTACH_SPREAD, Attached, BEAT_AGE_MAX, INTEREST_EVERY, attach, tell_interest,
+};
 use super::lanes::{Lanes, Scope};
+use super::owners::Owners;
 use super::registry::{FeedPage, Shared};
 use super::tables::Tables;
 use super::track::{Continuity, Track};
@@ -62,6 +65,8 @@ struct Health {
     announce: bool,
     deferred: bool,
     beat_at: Instant,
+    /// Who said `Up`; `None` once its silence was acted on.
+    owner: Option<Box<str>>,
     attach_at: Instant,
     attaching: Option<BoxFuture<'static, Attached>>,
     interest_at: Instant,
@@ -259,13 +264,13 @@ impl Feed {
 
     fn on_status_message(&mut self, message: &BusMessage) {
         let status = v1::FeedStatus::decode(message.body.clone()).ok();
-        let Some((kind, position)) = status.and_then(|status| Some((status.kind?, status.position?.into())))
-        else {
+        let parts = status.and_then(|status| Some((status.kind?, status.position?.into(), status.owner)));
+        let Some((kind, position, owner)) = parts else {
             self.shared.metrics.events_malformed.inc();
             return;
         };
         match kind {
-            Status::Up(_) => self.on_up(position),
+            Status::Up(_) => self.on_up(position, owner.into()),
             Status::Down(_) => self.on_down(position),
             Status::Gap(gap) => {
                 let reason = GapReason::parse(&gap.reason).unwrap_or(GapReason::FeedInterrupted);
@@ -322,7 +327,7 @@ impl Feed {
         }
     }
 
-    fn on_up(&mut self, last_used: Position) {
+    fn on_up(&mut self, last_used: Position, owner: Box<str>) {
         let epoch = self.track.epoch();
         let was_down = self.track.is_down();
         let continuity = self.track.up(last_used);
@@ -338,6 +343,7 @@ impl Feed {
             || was_down
             || epoch.is_some_and(|epoch| epoch != last_used.epoch);
         self.health.beat_at = Instant::now();
+        self.health.owner = Some(owner);
         self.health.live = true;
         self.lanes.channels_changed();
         self.set_deferred(false);
@@ -394,7 +400,7 @@ impl Feed {
         let health = &self.health;
         let mut due = health.interest_at;
         if health.live {
-            due = due.min(health.beat_at + BEAT_AGE_MAX);
+            due = due.min(health.overdue_at(&self.shared.owners));
         } else if health.attaching.is_none() {
             due = due.min(health.attach_at);
         }
@@ -413,9 +419,11 @@ impl Feed {
         if self.lanes.gap_due().is_some_and(|due| now >= due) {
             self.lanes.flush_gaps();
         }
-        if self.health.live && now >= self.health.beat_at + BEAT_AGE_MAX {
+        if self.health.live && now >= self.health.overdue_at(&self.shared.owners) {
             self.health.live = false;
-            self.health.attach_at = now;
+            self.health.owner = None;
+            // All feeds of a dead listener come due at once.
+            self.health.attach_at = now + ATTACH_SPREAD.mul_f64(fastrand::f64());
         }
         let open = matches!(self.bus, BusState::Open(_));
         if now >= self.health.attach_at && !self.health.live {
@@ -459,12 +467,20 @@ impl Feed {
 }
 
 impl Health {
+    /// When the feed's owner must be looked for, unless it is heard of before.
+    fn overdue_at(&self, owners: &Owners) -> Instant {
+        let silent_at = self.owner.as_deref().and_then(|owner| owners.silent_at(owner));
+        let beat_overdue_at = self.beat_at + BEAT_AGE_MAX;
+        silent_at.map_or(beat_overdue_at, |silent_at| silent_at.min(beat_overdue_at))
+    }
+
     fn new(now: Instant) -> Self {
         Self {
             live: false,
             announce: false,
             deferred: false,
             beat_at: now,
+            owner: None,
             attach_at: now,
             attaching: None,
             interest_at: now,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use realtime_core::id::ProjectId;
 use realtime_core::subject;
+use realtime_node::backoff::jittered;
 use realtime_node::bus::{Bus, BusError};
 use realtime_proto::v1;
 use realtime_proto::v1::attach_reply::Outcome;
@@ -15,11 +16,20 @@ use realtime_proto::v1::attach_reply::Outcome;
 /// How often an unanswered wish is repeated, less jitter.
 pub const ATTACH_EVERY: Duration = Duration::from_secs(5);
 
+/// Within how long the feeds of a listener that fell silent are asked for.
+pub const ATTACH_SPREAD: Duration = Duration::from_millis(300);
+
 /// How often interest is told.
 pub const INTEREST_EVERY: Duration = Duration::from_secs(10);
 
 /// How long the owner's beat may be missing.
 pub const BEAT_AGE_MAX: Duration = Duration::from_secs(15);
+
+/// A bus without listeners in the group is asked so many times: they leave and join it as their loads change.
+const ASKED_MAX: u32 = 3;
+
+/// How long between such questions, less jitter.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Deadline of one request to be attached.
 const ATTACH_DEADLINE: Duration = Duration::from_secs(2);
@@ -43,15 +53,21 @@ pub async fn attach(bus: Bus, project: ProjectId, gateway: std::sync::Arc<str>) 
         project: project.to_string(),
         gateway: gateway.to_string(),
     };
-    let asked = bus.request(subject::ATTACH, request.encode_to_vec().into(), ATTACH_DEADLINE);
-    match asked.await {
-        Ok(body) => outcome(body),
-        Err(BusError::NoResponders) => Attached::Deferred,
-        Err(error) => {
-            tracing::debug!(%project, %error, "attach was not answered");
-            Attached::Failed
+    let body: Bytes = request.encode_to_vec().into();
+    for asked in 1..=ASKED_MAX {
+        match bus.request(subject::ATTACH, body.clone(), ATTACH_DEADLINE).await {
+            Ok(body) => return outcome(body),
+            Err(BusError::NoResponders) if asked < ASKED_MAX => {
+                tokio::time::sleep(jittered(ASK_AGAIN_AFTER)).await;
+            }
+            Err(BusError::NoResponders) => break,
+            Err(error) => {
+                tracing::debug!(%project, %error, "attach was not answered");
+                return Attached::Failed;
+            }
         }
     }
+    Attached::Deferred
 }
 
 fn outcome(body: Bytes) -> Attached {

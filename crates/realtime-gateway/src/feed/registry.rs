@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::Command;
 use super::actor::{COMMANDS_MAX, Feed};
+use super::owners::Owners;
 use super::tables::Tables;
 use crate::authz::Authz;
 use crate::limits::Limits;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub limits: Arc<Limits>,
     /// The gateway's metrics.
     pub metrics: GatewayMetrics,
+    /// When each listener was last heard.
+    pub owners: Owners,
     /// The gateway's name towards others.
     pub gateway: Arc<str>,
     feeds: Arc<Mutex<BTreeMap<ProjectId, Arc<FeedHandle>>>>,
@@ -76,6 +79,7 @@ impl Shared {
             authz,
             limits,
             metrics,
+            owners: Owners::default(),
             gateway: gateway.into(),
             feeds: Arc::default(),
         }
@@ -99,6 +103,7 @@ impl Shared {
 impl Registry {
     /// No feeds yet; their tasks are spawned in `tasks`.
     pub fn new(shared: Shared, tasks: Tasks) -> Self {
+        shared.owners.hear(shared.bus.clone(), &tasks);
         Self { shared, tasks }
     }
 

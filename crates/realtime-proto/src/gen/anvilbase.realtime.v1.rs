@@ -1031,6 +1031,20 @@ pub struct Interest {
     #[prost(uint32, tag = "2")]
     pub sessions: u32,
 }
+/// Body of anvilbase.rt.\_cluster.listeners, published by every listener twice a second, and at once when it takes a
+/// project on or lets one go. Silence of a feed's owner: ask for the project again.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListenerStatus {
+    /// The replica's id, as in FeedStatus.owner.
+    #[prost(string, tag = "1")]
+    pub listener: ::prost::alloc::string::String,
+    /// Projects that it holds.
+    #[prost(uint32, tag = "2")]
+    pub held: u32,
+    /// Projects that it may hold.
+    #[prost(uint32, tag = "3")]
+    pub max_listeners: u32,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum DownReason {
