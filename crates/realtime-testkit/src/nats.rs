@@ -92,6 +92,15 @@ impl Nats {
         Bus::connect_nats(options, tasks).await.unwrap()
     }
 
+    /// Sends the server a signal, such as `STOP`.
+    pub fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
     /// Kills the server.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

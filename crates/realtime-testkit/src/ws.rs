@@ -34,6 +34,12 @@ impl Client {
         Self::try_connect(url).await.unwrap()
     }
 
+    /// Connects; `None` where nobody answers, or refuses.
+    pub async fn open(url: &str) -> Option<Self> {
+        let (socket, _) = connect_async(url).await.ok()?;
+        Some(Self { socket })
+    }
+
     /// Connects, or gives the status of the refusal.
     pub async fn try_connect(url: &str) -> Result<Self, u16> {
         match within("the WebSocket handshake", connect_async(url)).await {
@@ -51,6 +57,11 @@ impl Client {
     /// Sends a JSON text frame.
     pub async fn send_json(&mut self, value: &Value) {
         self.send(value.to_string()).await;
+    }
+
+    /// Sends a JSON text frame; false where the connection is gone.
+    pub async fn try_send(&mut self, value: &Value) -> bool {
+        self.socket.send(Message::text(value.to_string())).await.is_ok()
     }
 
     /// Sends a binary frame.
