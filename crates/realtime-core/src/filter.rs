@@ -302,6 +302,12 @@ impl Default for FilterLimits {
     }
 }
 
+/// Reads a list of names of columns: each as a condition has it, with commas between them. `None` where one is
+/// empty, or a quote is open.
+pub fn column_names(text: &str) -> Option<Vec<Box<str>>> {
+    parse::names(text)
+}
+
 impl FilterExpr {
     /// Reads a filter. `None` where the text is blank, which is no filter.
     pub fn parse(text: &str, limits: &FilterLimits) -> Result<Option<Self>, FilterError> {
@@ -315,6 +321,12 @@ impl FilterExpr {
     /// The conditions, at least one, in the order written.
     pub fn conditions(&self) -> &[Condition] {
         &self.conditions
+    }
+
+    /// The least that its patterns will be charged with once they are compiled.
+    pub fn pattern_bytes_min(&self) -> usize {
+        let patterns = self.conditions.iter().filter_map(|one| one.operator.style());
+        patterns.map(Style::bytes_min).sum()
     }
 }
 

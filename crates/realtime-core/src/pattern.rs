@@ -135,10 +135,11 @@ impl Pattern {
     /// What it is charged with where patterns are limited together. The automaton of a regular expression stands for
     /// what it costs to make and to keep; to run, each costs about the same, so that there is a least charge.
     pub fn bytes(&self) -> usize {
-        match &self.0.matcher {
-            Matcher::Like(_) => LIKE_BYTES.max(self.0.source.len()),
-            Matcher::Regex(regex) => REGEX_BYTES_MIN.max(regex.bytes()),
-        }
+        let bytes = match &self.0.matcher {
+            Matcher::Like(_) => self.0.source.len(),
+            Matcher::Regex(regex) => regex.bytes(),
+        };
+        bytes.max(self.0.style.bytes_min())
     }
 
     fn identity(&self) -> (Style, &Letters, &str) {
@@ -147,6 +148,14 @@ impl Pattern {
 }
 
 impl Style {
+    /// The least that a pattern is charged with.
+    pub fn bytes_min(self) -> usize {
+        match self {
+            Self::Like | Self::ILike => LIKE_BYTES,
+            Self::Match | Self::IMatch => REGEX_BYTES_MIN,
+        }
+    }
+
     fn ignores_case(self) -> bool {
         matches!(self, Self::ILike | Self::IMatch)
     }

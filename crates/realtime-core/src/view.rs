@@ -4,6 +4,7 @@
 //! the encoders take nothing else.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::change::{ChangeEvent, Marker, Operation, Row, RowError};
 use crate::id::TableRef;
@@ -38,6 +39,10 @@ pub struct ViewColumn<'e> {
     pub type_name: &'e str,
 }
 
+/// The columns that a subscriber wants to see, of those that it may. A clone shares the names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Selection(Arc<[Box<str>]>);
+
 /// JSON text of a row. Private data: never printed by `Debug`.
 pub struct RowText<'e>(Cow<'e, str>);
 
@@ -55,10 +60,23 @@ pub enum NoView {
 impl<'e> View<'e> {
     /// Cuts an event down to what the verdict lets through.
     pub fn new(event: &'e ChangeEvent, verdict: &Verdict) -> Result<Self, NoView> {
+        Self::narrowed(event, verdict, None)
+    }
+
+    /// As [`View::new`], with no other columns than those selected and the key's.
+    pub fn narrowed(
+        event: &'e ChangeEvent,
+        verdict: &Verdict,
+        selection: Option<&Selection>,
+    ) -> Result<Self, NoView> {
         let Verdict::Deliver(grant) = verdict else {
             return Err(NoView::Dropped);
         };
-        let shape = Shape { event, grant };
+        let shape = Shape {
+            event,
+            grant,
+            selection,
+        };
         let new = event.new.as_ref().map(|row| shape.cut(row)).transpose()?;
         let mut old = event.old.as_ref().map(|row| shape.cut(row)).transpose()?;
         if event.operation == Operation::Update && !grant.old_visible {
@@ -83,14 +101,37 @@ impl<'e> View<'e> {
 struct Shape<'e, 'g> {
     event: &'e ChangeEvent,
     grant: &'g Grant,
+    selection: Option<&'g Selection>,
+}
+
+impl Selection {
+    /// A selection of these names; a key's columns are to be among them.
+    pub fn new(names: impl IntoIterator<Item = Box<str>>) -> Self {
+        let mut names: Vec<Box<str>> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names.into())
+    }
+
+    /// Whether a column is selected.
+    pub fn contains(&self, column: &str) -> bool {
+        self.0.binary_search_by(|name| (**name).cmp(column)).is_ok()
+    }
 }
 
 impl<'e> Shape<'e, '_> {
+    /// Whether a column may be shown, and is wanted. The selection can only take away.
+    fn admits(&self, column: &str) -> bool {
+        self.grant.readable.allows(column)
+            && (self.event.is_key_column(column)
+                || self.selection.is_none_or(|selection| selection.contains(column)))
+    }
+
     /// Whether a column of a row image may be shown.
     fn shows(&self, column: &str) -> bool {
         let key_only = self.event.is_reference()
             || (self.event.operation == Operation::Delete && !self.grant.whole_deletes);
-        self.grant.readable.allows(column) && (!key_only || self.event.is_key_column(column))
+        self.admits(column) && (!key_only || self.event.is_key_column(column))
     }
 
     fn cut(&self, row: &'e Row) -> Result<RowText<'e>, RowError> {
@@ -106,7 +147,7 @@ impl<'e> Shape<'e, '_> {
         Ok(RowText(text))
     }
 
-    /// `columns` lists every readable column, of a reference event the readable key columns.
+    /// `columns` lists every readable column that is wanted, of a reference event the readable key columns.
     fn columns(&self) -> Result<Vec<ViewColumn<'e>>, RowError> {
         if self.event.is_reference() {
             let key = self.event.primary_key.as_deref().unwrap_or_default();
@@ -123,9 +164,7 @@ impl<'e> Shape<'e, '_> {
         let Some(row) = self.event.subject_row() else {
             return Ok(Vec::new());
         };
-        let readable = row
-            .columns()?
-            .filter(|column| self.grant.readable.allows(&column.name));
+        let readable = row.columns()?.filter(|column| self.admits(&column.name));
         Ok(readable
             .map(|column| ViewColumn {
                 name: column.name,

@@ -22,7 +22,9 @@ use realtime_core::change::Position;
 use realtime_core::claims::Claims;
 use realtime_core::code::{Code, Hint};
 use realtime_core::filter::{BoundFilter, FilterError, FilterExpr};
+use realtime_core::view::Selection;
 use realtime_core::wire::phoenix::BindingParams;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::ids::ChannelIds;
 use crate::session::SessionId;
@@ -39,6 +41,8 @@ pub struct Prepared {
     pub bindings: Vec<PreparedBinding>,
     /// The last change of tables that the look-up took into account.
     pub facts: Position,
+    /// What of the socket's patterns its filters take, held for as long as they are; `None`: nothing.
+    pub patterns: Option<OwnedSemaphorePermit>,
 }
 
 /// One binding, looked up.
@@ -48,6 +52,8 @@ pub struct PreparedBinding {
     pub params: BindingParams,
     /// Its filter.
     pub filter: PreparedFilter,
+    /// The columns that it shows, where it does not show all.
+    pub selection: Option<Selection>,
     /// Why nothing, or not all, will arrive as things stand.
     pub hint: Option<Hint>,
     /// Its sentence, where it has one of its own.
@@ -75,6 +81,27 @@ pub enum PrepareError {
         binding: usize,
         /// The rule that it breaks.
         error: FilterError,
+    },
+    /// A column that is selected does not exist, or may not be read: which of the two is not told.
+    #[error("{}: binding {binding}: select: invalid column {column:?}", Code::InvalidBinding.as_str())]
+    Select {
+        /// The binding's index.
+        binding: usize,
+        /// The column.
+        column: Box<str>,
+    },
+    /// The filters' patterns take too much together.
+    #[error(
+        "{}: binding {binding}: the patterns of all filters of a {of} take more than {bytes_max} bytes together",
+        Code::InvalidBinding.as_str()
+    )]
+    Patterns {
+        /// The index of the binding that is one too many.
+        binding: usize,
+        /// What is limited: `channel` or `socket`.
+        of: &'static str,
+        /// The limit.
+        bytes_max: u32,
     },
     /// Facts could not be read.
     #[error("{}: Realtime was unable to connect to the project database", Code::UnableToConnectToProject.as_str())]
@@ -162,11 +189,22 @@ impl Prepared {
     }
 }
 
+impl PreparedFilter {
+    /// What its patterns are charged with; before they are bound, the least.
+    fn pattern_bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Bound(_, bound) => bound.pattern_bytes(),
+            Self::Unbound(filter) => filter.pattern_bytes_min(),
+        }
+    }
+}
+
 impl PrepareError {
     /// Whether trying again may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Filter { .. } => false,
+            Self::Filter { .. } | Self::Select { .. } | Self::Patterns { .. } => false,
             Self::Unavailable | Self::Timeout { .. } | Self::NoIds => true,
         }
     }

@@ -29,6 +29,7 @@ struct Key {
     schema: Option<Box<str>>,
     table: Option<Box<str>>,
     filter: Option<Box<str>>,
+    select: Option<Box<[Box<str>]>>,
     /// How many equal bindings stand before this one in its channel.
     ordinal: usize,
 }
@@ -54,6 +55,7 @@ impl Interner {
                     schema: binding.schema.clone(),
                     table: binding.table.clone(),
                     filter: binding.filter.clone(),
+                    select: binding.select.clone(),
                     ordinal: 0,
                 };
                 let seen = equals.entry(key.clone()).or_default();
@@ -150,6 +152,14 @@ mod tests {
         assert_eq!(b.as_slice(), [first]);
         let elsewhere = ids(&interner, "b", &[NOTES]);
         assert!(!a.as_slice().contains(&elsewhere.as_slice()[0]));
+    }
+
+    #[test]
+    fn another_selection_has_another_number() {
+        let interner = Interner::default();
+        let all = ids(&interner, "a", &[NOTES, r#"{"table":"notes","select":["id"]}"#]);
+        let same = ids(&interner, "a", &[r#"{"table":"notes","select":"id"}"#]);
+        assert!(all.as_slice()[0] != all.as_slice()[1] && all.as_slice()[1] == same.as_slice()[0]);
     }
 
     #[test]

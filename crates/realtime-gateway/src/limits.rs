@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use realtime_core::filter::FilterLimits;
 
 /// The limits of a gateway.
 #[derive(Debug, Clone, Args)]
@@ -25,6 +26,24 @@ pub struct Limits {
     /// Size of one change binding in bytes, as the client wrote it: it is kept, and echoed.
     #[arg(long, env = "ANVILBASE_REALTIME_BINDING_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(256..))]
     pub binding_bytes_max: u32,
+    /// Length of one filter in bytes.
+    #[arg(long, env = "ANVILBASE_REALTIME_FILTER_BYTES_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    pub filter_bytes_max: u32,
+    /// Conditions of one filter.
+    #[arg(long, env = "ANVILBASE_REALTIME_FILTER_CONDITIONS_MAX", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub filter_conditions_max: u32,
+    /// Items of one list of a filter.
+    #[arg(long, env = "ANVILBASE_REALTIME_FILTER_ITEMS_MAX", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub filter_items_max: u32,
+    /// Bytes that one regular expression of a filter may take once compiled.
+    #[arg(long, env = "ANVILBASE_REALTIME_PATTERN_BYTES_MAX", default_value_t = 131_072, value_parser = clap::value_parser!(u32).range(4_096..=16_777_216))]
+    pub pattern_bytes_max: u32,
+    /// Bytes that the patterns of one channel's filters may take together. A regular expression counts as 4,096 bytes at least, a `like` as 1,024.
+    #[arg(long, env = "ANVILBASE_REALTIME_CHANNEL_PATTERN_BYTES_MAX", default_value_t = 524_288, value_parser = clap::value_parser!(u32).range(4_096..))]
+    pub channel_pattern_bytes_max: u32,
+    /// Bytes that the patterns of one socket's filters may take together.
+    #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_PATTERN_BYTES_MAX", default_value_t = 2_097_152, value_parser = clap::value_parser!(u32).range(4_096..=536_870_912))]
+    pub socket_pattern_bytes_max: u32,
     /// Length of a token in bytes. Its claims go with every question to authz, so that large ones would crowd out others.
     #[arg(long, env = "ANVILBASE_REALTIME_TOKEN_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1_024..=65_536))]
     pub token_bytes_max: u32,
@@ -107,6 +126,16 @@ impl Limits {
             Self::augment_args(Command::new("limits").no_binary_name(true)).get_matches_from([""; 0]);
         // Every field has a default, so that no arguments are valid arguments.
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The limits of one filter.
+    pub(crate) fn filter(&self) -> FilterLimits {
+        FilterLimits {
+            bytes_max: self.filter_bytes_max as usize,
+            conditions_max: self.filter_conditions_max as usize,
+            items_max: self.filter_items_max as usize,
+            pattern_bytes_max: self.pattern_bytes_max as usize,
+        }
     }
 
     pub(crate) fn write_deadline(&self) -> Duration {

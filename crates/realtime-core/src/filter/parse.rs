@@ -42,6 +42,33 @@ pub fn conditions(text: &str, limits: &FilterLimits) -> Result<Vec<Condition>, F
     }
 }
 
+/// Reads names, as a column is written in a condition, with commas between them. `None` where one is empty or
+/// broken.
+pub fn names(text: &str) -> Option<Vec<Box<str>>> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_ascii_start();
+        let name: Box<str> = if rest.starts_with('"') {
+            let (name, behind) = unquote(rest)?;
+            rest = behind.trim_ascii_start();
+            name.into()
+        } else {
+            let (name, behind) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
+            rest = behind;
+            name.trim_ascii_end().into()
+        };
+        if name.is_empty() {
+            return None;
+        }
+        names.push(name);
+        if rest.is_empty() {
+            return Some(names);
+        }
+        rest = rest.strip_prefix(',')?;
+    }
+}
+
 /// Reads one condition; each reader leaves `rest` behind what it took.
 struct Parser<'a> {
     rest: &'a str,

@@ -568,6 +568,23 @@ fn debug_never_shows_a_value() {
     assert_eq!(format!("{bound:?}"), r#"["name", "code"]"#);
 }
 
+#[test]
+fn lists_of_columns_are_read() {
+    let names =
+        |text| column_names(text).map(|names| names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+    assert_eq!(
+        names("id, a b ,x"),
+        Some(vec!["id".into(), "a b".into(), "x".into()])
+    );
+    assert_eq!(
+        names(r#""a,b","c\"d" , e"#),
+        Some(vec!["a,b".into(), "c\"d".into(), "e".into()])
+    );
+    for broken in ["", ",", "a,", ",a", "a,,b", "\"a", "\"a\"b", "\"\""] {
+        assert_eq!(names(broken), None, "{broken}");
+    }
+}
+
 fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

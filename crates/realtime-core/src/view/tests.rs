@@ -140,3 +140,32 @@ fn a_broken_row_gives_no_view() {
         NoView::Row(RowError::NotAnObject)
     );
 }
+
+#[test]
+fn a_selection_takes_away_and_never_adds() {
+    let event = event(Operation::Update, Some(NEW), Some(OLD));
+    let select = |columns: &[&str]| Selection::new(columns.iter().map(|name| Box::from(*name)));
+    let view = View::narrowed(
+        &event,
+        &grant(true, Readable::All),
+        Some(&select(&["secret", "id"])),
+    )
+    .unwrap();
+    assert_eq!(text(&view.new), Some(r#"{"id":1,"secret":"s"}"#));
+    assert_eq!(text(&view.old), Some(r#"{"id":1,"secret":"t"}"#));
+    assert_eq!(names(&view), ["id:unknown", "secret:unknown"]);
+    let readable = grant(true, only(&["id", "pub"]));
+    let view = View::narrowed(&event, &readable, Some(&select(&["secret"]))).unwrap();
+    assert_eq!((text(&view.new), names(&view)), (Some("{}"), vec![]));
+}
+
+#[test]
+fn a_delete_shows_its_key_whatever_is_selected() {
+    let event = event(Operation::Delete, None, Some(OLD));
+    let selection = Selection::new([Box::from("pub")]);
+    let view = View::narrowed(&event, &grant(false, Readable::All), Some(&selection)).unwrap();
+    assert_eq!(text(&view.old), Some(r#"{"id":1}"#));
+    let service = Verdict::for_service(&Role::new("service_role")).unwrap();
+    let view = View::narrowed(&event, &service, Some(&selection)).unwrap();
+    assert_eq!(text(&view.old), Some(r#"{"id":1,"pub":"b"}"#));
+}

@@ -8,17 +8,18 @@ use axum::extract::ws::Utf8Bytes;
 use realtime_core::change::ChangeEvent;
 use realtime_core::id::BindingId;
 use realtime_core::verdict::{Grant, Verdict};
-use realtime_core::view::{NoView, View};
+use realtime_core::view::{NoView, Selection, View};
 use realtime_core::wire::phoenix::{ChangeData, Serializer, change_frame};
 use rustc_hash::FxHashMap;
 
+use super::subscribers::Shown;
 use crate::session::channel::ChannelTag;
 
 /// Encodes one event for any number of channels.
 pub struct Encoder<'e> {
     event: &'e ChangeEvent,
-    /// Grants are few: equal policies and privileges give equal ones.
-    views: Vec<(Grant, Result<ChangeData, NoView>)>,
+    /// Grants are few: equal policies and privileges give equal ones. So are selections.
+    views: Vec<(Grant, Option<Selection>, Result<ChangeData, NoView>)>,
     frames: FxHashMap<FrameKey, Utf8Bytes>,
     /// How many frames were made, as against shared.
     made: u64,
@@ -37,30 +38,36 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// The frame for a channel under a verdict; `ids` are its bindings that matched.
+    /// The frame for a channel under a verdict, of its bindings that matched and show the same columns.
     ///
     /// # Errors
     /// The verdict is to drop, or nothing can be cut from the row safely.
-    pub fn frame(
-        &mut self,
-        verdict: &Verdict,
-        tag: &ChannelTag,
-        ids: &[BindingId],
-    ) -> Result<Utf8Bytes, NoView> {
+    pub fn frame(&mut self, verdict: &Verdict, tag: &ChannelTag, shown: &Shown) -> Result<Utf8Bytes, NoView> {
         let Verdict::Deliver(grant) = verdict else {
             return Err(NoView::Dropped);
         };
-        let view = match self.views.iter().position(|(known, _)| known == grant) {
+        let Shown { selection, ids } = shown;
+        let known = self
+            .views
+            .iter()
+            .position(|(known, selected, _)| known == grant && selected == selection);
+        let view = match known {
             Some(view) => view,
             None => {
-                let data = View::new(self.event, verdict).map(|view| ChangeData::new(&view));
-                self.views.push((grant.clone(), data));
+                let view = View::narrowed(self.event, verdict, selection.as_ref());
+                let data = view.map(|view| ChangeData::new(&view));
+                self.views.push((grant.clone(), selection.clone(), data));
                 self.views.len() - 1
             }
         };
-        let data = self.views[view].1.as_ref().map_err(|error| *error)?;
+        let data = self.views[view].2.as_ref().map_err(|error| *error)?;
         let made = &mut self.made;
-        let key = (view, tag.serializer, Arc::clone(&tag.topic), ids.into());
+        let key = (
+            view,
+            tag.serializer,
+            Arc::clone(&tag.topic),
+            ids.as_slice().into(),
+        );
         let frame = self.frames.entry(key).or_insert_with(|| {
             *made += 1;
             change_frame(tag.serializer, &tag.topic, ids, data).into()

@@ -5,7 +5,6 @@
 //! may concern: after the match, that is every channel with a binding on the table, matched or
 //! not, because a notice to the matched alone would tell the values of rows that they may not see.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -367,44 +366,46 @@ impl Lanes {
                 continue;
             }
             let judgement = judgement(subscriber);
-            let mut ids = Cow::Borrowed(&*one.ids);
-            if let Verdict::Deliver(Grant {
-                readable: Readable::Only(columns),
-                ..
-            }) = &judgement.verdict
-            {
-                ids = Cow::Owned(subscriber.readable_ids(one, columns).into());
-                if ids.is_empty() {
-                    continue;
-                }
-            }
-            match encoder.frame(&judgement.verdict, &subscriber.tag, &ids) {
-                Ok(frame) => {
-                    if send_gap(subscriber, &self.metrics) {
-                        self.noted.clear();
-                    }
-                    let pushed = subscriber.outbox.push_data(&subscriber.tag, frame);
-                    delivered += usize::from(pushed == Pushed::Queued);
-                    if pushed == Pushed::Dropped {
-                        self.metrics.drops(DropReasonLabel::SlowReader, 1);
-                    }
-                }
-                Err(NoView::Row(_)) => {
-                    self.metrics
-                        .drops(DropReasonLabel::Verdict(DropReason::ImageUnreadable), 1);
-                    loss = loss.or(Some(GapReason::RowUnreadable));
-                }
-                Err(NoView::Dropped) => {
-                    let Verdict::Drop(reason) = judgement.verdict else {
+            let readable = match &judgement.verdict {
+                Verdict::Deliver(Grant {
+                    readable: Readable::Only(columns),
+                    ..
+                }) => Some(&**columns),
+                _ => None,
+            };
+            for shown in &subscriber.shown(one, readable) {
+                let error = match encoder.frame(&judgement.verdict, &subscriber.tag, shown) {
+                    Ok(frame) => {
+                        if send_gap(subscriber, &self.metrics) {
+                            self.noted.clear();
+                        }
+                        let pushed = subscriber.outbox.push_data(&subscriber.tag, frame);
+                        delivered += usize::from(pushed == Pushed::Queued);
+                        if pushed == Pushed::Dropped {
+                            self.metrics.drops(DropReasonLabel::SlowReader, 1);
+                        }
                         continue;
-                    };
-                    self.metrics.drops(DropReasonLabel::Verdict(reason), 1);
-                    loss = loss.or_else(|| gap_reason(reason));
-                    // Behind a filter the hint would tell the values of a row that nobody judged.
-                    if reason == DropReason::PolicyError && one.unfiltered {
-                        tell_policy_error(subscriber, judgement.sqlstate.as_deref());
+                    }
+                    Err(error) => error,
+                };
+                match (error, &judgement.verdict) {
+                    (NoView::Row(_), _) => {
+                        self.metrics
+                            .drops(DropReasonLabel::Verdict(DropReason::ImageUnreadable), 1);
+                        loss = loss.or(Some(GapReason::RowUnreadable));
+                    }
+                    (NoView::Dropped, Verdict::Deliver(_)) => {}
+                    (NoView::Dropped, Verdict::Drop(reason)) => {
+                        self.metrics.drops(DropReasonLabel::Verdict(*reason), 1);
+                        loss = loss.or_else(|| gap_reason(*reason));
+                        // Behind a filter the hint would tell the values of a row that nobody judged.
+                        if *reason == DropReason::PolicyError && one.unfiltered {
+                            tell_policy_error(subscriber, judgement.sqlstate.as_deref());
+                        }
                     }
                 }
+                // So it is with every other selection.
+                break;
             }
         }
         if delivered > 0 {

@@ -2,6 +2,7 @@
 //!
 //! Must never bind a filter to a column that the role may not read: the filter would tell its values.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use realtime_core::change::Operation;
@@ -11,32 +12,69 @@ use realtime_core::filter::{FilterError, FilterExpr, FilterLimits};
 use realtime_core::id::{ProjectId, TableRef};
 use realtime_core::index::EventFilter;
 use realtime_core::table::{CannotEmit, TableFacts};
+use realtime_core::view::Selection;
 use realtime_core::wire::phoenix::BindingParams;
 use rustc_hash::FxHashMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::tables::Tables;
 use super::{PrepareError, Prepared, PreparedBinding, PreparedFilter};
 use crate::ids::Interner;
+use crate::limits::Limits;
 
 /// How long a channel's look-up may take in all: below the 10 s after which clients give up a join.
 const LOOK_UP_DEADLINE: Duration = Duration::from_secs(8);
 
-/// Looks a channel's bindings up for the role that it runs as. `turn` is the session's: see
-/// [`Tables::describe_in_turn`].
+/// How long a channel waits for what other channels of its socket are about to let go of, such as
+/// itself under its last role.
+const PATTERNS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Patterns are counted in units of so many bytes.
+const PATTERN_UNIT: usize = 1_024;
+
+/// What all channels of a socket share when they are looked up.
+#[derive(Debug)]
+pub struct Share {
+    /// Whose turn it is to ask authz: see [`Tables::describe_in_turn`].
+    turn: Semaphore,
+    /// What the patterns of its filters may still take, in units.
+    patterns: Arc<Semaphore>,
+}
+
+impl Share {
+    /// A socket's, before any channel.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            turn: Semaphore::new(1),
+            patterns: Arc::new(Semaphore::new(
+                limits.socket_pattern_bytes_max as usize / PATTERN_UNIT,
+            )),
+        }
+    }
+
+    /// Takes a part for a channel's patterns. `None`: too much is taken.
+    async fn patterns(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let units = u32::try_from(bytes.div_ceil(PATTERN_UNIT)).ok()?;
+        let taken = Arc::clone(&self.patterns).acquire_many_owned(units);
+        timeout(PATTERNS_DEADLINE, taken).await.ok()?.ok()
+    }
+}
+
+/// Looks a channel's bindings up for the role that it runs as.
 ///
 /// # Errors
-/// A filter is not valid, or facts could not be read.
+/// A binding is not valid, or facts could not be read.
 pub async fn prepare(
     tables: &Tables,
-    turn: &Semaphore,
+    share: &Share,
+    limits: &Limits,
     interner: &Interner,
     project: &ProjectId,
     claims: &Claims,
     bindings: &[BindingParams],
 ) -> Result<Prepared, PrepareError> {
-    let filters = read_filters(bindings)?;
+    let filters = read_filters(bindings, &limits.filter())?;
     // Before the questions: a change heard of meanwhile makes the answers doubtful.
     let facts_at = tables.changed_at(project);
     let mut named: Vec<TableRef> = bindings.iter().filter_map(BindingParams::one_table).collect();
@@ -46,7 +84,7 @@ pub async fn prepare(
         let mut facts = FxHashMap::default();
         for table in named {
             let answer = tables
-                .describe_in_turn(project, &table, claims.role(), turn)
+                .describe_in_turn(project, &table, claims.role(), &share.turn)
                 .await;
             facts.insert(table, answer.map_err(|_| PrepareError::Unavailable)?);
         }
@@ -56,38 +94,59 @@ pub async fn prepare(
         .await
         .unwrap_or(Err(PrepareError::Unavailable))?;
     let mut prepared = Vec::with_capacity(bindings.len());
+    let mut pattern_bytes = 0;
     for (index, (params, filter)) in bindings.iter().zip(filters).enumerate() {
         let table = params.one_table().and_then(|table| facts.get(&table));
         let binding = match table {
-            Some(facts) => {
-                prepare_one(params, filter, facts, claims.role()).map_err(|error| PrepareError::Filter {
-                    binding: index,
-                    error,
-                })?
-            }
+            Some(facts) => prepare_one(params, filter, facts, claims.role(), index)?,
             // Of several tables there is nothing to look up; a filter needs one table.
             None => PreparedBinding {
                 params: params.clone(),
                 filter: PreparedFilter::None,
+                selection: None,
                 hint: None,
                 hint_text: None,
             },
         };
+        let bytes = binding.filter.pattern_bytes();
+        if bytes > 0 {
+            pattern_bytes += bytes;
+            if pattern_bytes > limits.channel_pattern_bytes_max as usize {
+                return Err(PrepareError::Patterns {
+                    binding: index,
+                    of: "channel",
+                    bytes_max: limits.channel_pattern_bytes_max,
+                });
+            }
+            // Compiling takes a while: others come first.
+            tokio::task::yield_now().await;
+        }
         prepared.push(binding);
     }
+    let patterns = match pattern_bytes {
+        0 => None,
+        bytes => Some(share.patterns(bytes).await.ok_or(PrepareError::Patterns {
+            binding: bindings.len() - 1,
+            of: "socket",
+            bytes_max: limits.socket_pattern_bytes_max,
+        })?),
+    };
     let ids = interner.intern(project, bindings).ok_or(PrepareError::NoIds)?;
     Ok(Prepared {
         ids,
         bindings: prepared,
         facts: facts_at,
+        patterns,
     })
 }
 
-fn read_filters(bindings: &[BindingParams]) -> Result<Vec<Option<FilterExpr>>, PrepareError> {
-    let limits = FilterLimits::default();
+fn read_filters(
+    bindings: &[BindingParams],
+    limits: &FilterLimits,
+) -> Result<Vec<Option<FilterExpr>>, PrepareError> {
     let read = |(index, binding): (usize, &BindingParams)| match &binding.filter {
         None => Ok(None),
-        Some(text) => FilterExpr::parse(text, &limits).map_err(|error| PrepareError::Filter {
+        Some(text) => FilterExpr::parse(text, limits).map_err(|error| PrepareError::Filter {
             binding: index,
             error,
         }),
@@ -100,11 +159,25 @@ fn prepare_one(
     filter: Option<FilterExpr>,
     facts: &TableFacts,
     role: &Role,
-) -> Result<PreparedBinding, FilterError> {
+    index: usize,
+) -> Result<PreparedBinding, PrepareError> {
     let filter = match filter {
         None => PreparedFilter::None,
-        Some(filter) => bind(filter, facts)?,
+        Some(filter) => bind(filter, facts).map_err(|error| PrepareError::Filter {
+            binding: index,
+            error,
+        })?,
     };
+    let unknown = params.select.iter().flatten().find(|name| {
+        let column = facts.column(name);
+        has_columns(facts) && !column.is_some_and(|column| column.readable)
+    });
+    if let Some(column) = unknown {
+        return Err(PrepareError::Select {
+            binding: index,
+            column: column.clone(),
+        });
+    }
     let (hint, hint_text) = match facts.cannot_emit {
         Some(reason) => (Some(hint_of(reason)), text_of(reason)),
         None => deletes_lost(params.event, &filter, facts, role),
@@ -112,9 +185,30 @@ fn prepare_one(
     Ok(PreparedBinding {
         params: params.clone(),
         filter,
+        selection: select(params, facts),
         hint,
         hint_text,
     })
+}
+
+/// The columns that a binding shows: those that it names, and the key's. `None`: all.
+pub fn select(params: &BindingParams, facts: &TableFacts) -> Option<Selection> {
+    let names = params.select.as_ref()?.iter().cloned();
+    let key = facts.columns.iter().filter(|column| column.key);
+    Some(Selection::new(names.chain(key.map(|column| column.name.clone()))))
+}
+
+/// Whether the facts name the table's columns, so that what is not among them is none.
+fn has_columns(facts: &TableFacts) -> bool {
+    match facts.cannot_emit {
+        Some(
+            CannotEmit::NoSuchTable
+            | CannotEmit::NotABaseTable(_)
+            | CannotEmit::Partition
+            | CannotEmit::NoPrivilege,
+        ) => false,
+        Some(CannotEmit::OptedOut | CannotEmit::RlsDisabled) | None => true,
+    }
 }
 
 /// Binds a filter to a table, or keeps it for later where the table has no columns to bind to.
@@ -122,18 +216,11 @@ fn prepare_one(
 /// # Errors
 /// The filter does not fit the table.
 pub fn bind(filter: FilterExpr, facts: &TableFacts) -> Result<PreparedFilter, FilterError> {
-    match facts.cannot_emit {
-        Some(
-            CannotEmit::NoSuchTable
-            | CannotEmit::NotABaseTable(_)
-            | CannotEmit::Partition
-            | CannotEmit::NoPrivilege,
-        ) => Ok(PreparedFilter::Unbound(filter)),
-        Some(CannotEmit::OptedOut | CannotEmit::RlsDisabled) | None => {
-            let bound = filter.bind(facts)?;
-            Ok(PreparedFilter::Bound(filter, bound))
-        }
+    if !has_columns(facts) {
+        return Ok(PreparedFilter::Unbound(filter));
     }
+    let bound = filter.bind(facts)?;
+    Ok(PreparedFilter::Bound(filter, bound))
 }
 
 /// Why a binding that asks for deletes, among others perhaps, gets none, with the sentence.

@@ -12,10 +12,12 @@ use realtime_core::code::{GapReason, Hint};
 use realtime_core::id::{BindingId, TableRef};
 use realtime_core::index::{BindingSpec, SubscriptionIndex};
 use realtime_core::table::TableFacts;
+use realtime_core::view::Selection;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::prepare::bind;
+use super::prepare::{bind, select};
 use super::{PreparedBinding, PreparedFilter, SubscriberId, Subscription};
 use crate::ids::ChannelIds;
 use crate::session::channel::ChannelTag;
@@ -42,7 +44,7 @@ pub struct Subscribers {
     by_id: FxHashMap<SubscriberId, Serial>,
     /// Channels that get nothing until their next subscription.
     suspended: FxHashSet<SubscriberId>,
-    /// Bindings with a filter, by table, whether or not the filter is bound.
+    /// Bindings with a filter or a selection, by table, whether or not the filter is bound.
     filtered: FxHashMap<TableRef, BTreeSet<BindingKey>>,
     /// Those whose filter cannot be bound just now: in no index, but a gap concerns them.
     unbound: FxHashMap<TableRef, BTreeSet<BindingKey>>,
@@ -73,6 +75,8 @@ pub struct Subscriber {
     pub deferred_told: bool,
     ids: ChannelIds,
     bindings: Vec<PreparedBinding>,
+    /// Its part of what the socket's patterns may take.
+    _patterns: Option<OwnedSemaphorePermit>,
 }
 
 /// One channel's bindings that an event concerns.
@@ -82,31 +86,19 @@ pub struct Match {
     pub serial: Serial,
     /// The identity that the channel had when it matched.
     pub generation: u64,
-    /// Its bindings that matched, in their order.
-    pub ids: Box<[BindingId]>,
-    /// Their places among the channel's bindings.
+    /// Its bindings that matched, by their places, in order.
     places: Box<[u32]>,
     /// One of them has no filter: that it matched tells nothing of the row.
     pub unfiltered: bool,
 }
 
-impl Subscriber {
-    /// Those of a match's ids whose filters look at no column but `readable` ones. A privilege may be gone since the
-    /// filter was bound: that its row comes would then tell a value.
-    pub fn readable_ids(&self, one: &Match, readable: &[Box<str>]) -> Box<[BindingId]> {
-        let may_say = |place: u32| match self.bindings.get(place as usize).map(|binding| &binding.filter) {
-            Some(PreparedFilter::None) => true,
-            Some(PreparedFilter::Bound(_, bound)) => {
-                bound.only_on(|column| readable.iter().any(|name| **name == *column))
-            }
-            Some(PreparedFilter::Unbound(_)) | None => false,
-        };
-        let matched = one.ids.iter().zip(&one.places);
-        matched
-            .filter(|(_, place)| may_say(**place))
-            .map(|(id, _)| *id)
-            .collect()
-    }
+/// Bindings of one channel that show the same columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The columns; `None`: all.
+    pub selection: Option<Selection>,
+    /// The bindings.
+    pub ids: Vec<BindingId>,
 }
 
 impl Subscribers {
@@ -144,6 +136,7 @@ impl Subscribers {
             deferred_told: false,
             ids: subscription.prepared.ids,
             bindings: subscription.prepared.bindings,
+            _patterns: subscription.prepared.patterns,
         };
         for index in 0..subscriber.bindings.len() {
             self.index_binding(
@@ -210,9 +203,6 @@ impl Subscribers {
             .filter_map(|keys| {
                 let serial = keys.first()?.serial;
                 let subscriber = self.by_serial.get(&serial)?;
-                let ids = keys
-                    .iter()
-                    .filter_map(|key| subscriber.ids.as_slice().get(key.index as usize));
                 let unfiltered = keys.iter().any(|key| {
                     let binding = subscriber.bindings.get(key.index as usize);
                     binding.is_some_and(|binding| matches!(binding.filter, PreparedFilter::None))
@@ -220,7 +210,6 @@ impl Subscribers {
                 Some(Match {
                     serial,
                     generation: subscriber.generation,
-                    ids: ids.copied().collect(),
                     places: keys.iter().map(|key| key.index).collect(),
                     unfiltered,
                 })
@@ -237,7 +226,7 @@ impl Subscribers {
         serials.into_iter().collect()
     }
 
-    /// The roles that filter on a table.
+    /// The roles that filter on a table, or select its columns.
     pub fn filtering_roles(&self, table: &TableRef) -> Vec<Role> {
         let keys = self.filtered.get(table).into_iter().flatten();
         let roles: BTreeSet<Role> = keys
@@ -260,6 +249,9 @@ impl Subscribers {
             let Some(binding) = subscriber.bindings.get_mut(key.index as usize) else {
                 continue;
             };
+            if let Some(facts) = facts {
+                binding.selection = select(&binding.params, facts);
+            }
             let (PreparedFilter::Bound(filter, _) | PreparedFilter::Unbound(filter)) = &binding.filter else {
                 continue;
             };
@@ -335,7 +327,9 @@ impl Subscribers {
                 return;
             }
         };
-        if let (Some(_), Some(table)) = (&filter, params.one_table()) {
+        if let Some(table) = params.one_table()
+            && (filter.is_some() || params.select.is_some())
+        {
             self.filtered.entry(table).or_default().insert(key);
         }
         self.index.insert(key, spec.with_filter(filter));
@@ -356,6 +350,42 @@ impl Subscribers {
                 }
             }
         }
+    }
+}
+
+impl Subscriber {
+    /// A match's bindings by the columns that they show: one frame each. Where a role may read only `readable` columns,
+    /// without those whose filters look at another: a privilege may be gone since the filter was bound, and
+    /// that its row comes would then tell a value.
+    pub fn shown(&self, one: &Match, readable: Option<&[Box<str>]>) -> Vec<Shown> {
+        let may_say = |filter: &PreparedFilter| match (filter, readable) {
+            (_, None) | (PreparedFilter::None, _) => true,
+            (PreparedFilter::Bound(_, bound), Some(readable)) => {
+                bound.only_on(|column| readable.iter().any(|name| **name == *column))
+            }
+            (PreparedFilter::Unbound(_), Some(_)) => false,
+        };
+        let mut shown: Vec<Shown> = Vec::new();
+        for place in &one.places {
+            let at = *place as usize;
+            let (Some(binding), Some(id)) = (self.bindings.get(at), self.ids.as_slice().get(at)) else {
+                continue;
+            };
+            if !may_say(&binding.filter) {
+                continue;
+            }
+            match shown
+                .iter_mut()
+                .find(|known| known.selection == binding.selection)
+            {
+                Some(known) => known.ids.push(*id),
+                None => shown.push(Shown {
+                    selection: binding.selection.clone(),
+                    ids: vec![*id],
+                }),
+            }
+        }
+        shown
     }
 }
 

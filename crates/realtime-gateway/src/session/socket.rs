@@ -13,7 +13,6 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::{Serializer, decode_binary, decode_text};
-use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
@@ -26,7 +25,7 @@ use super::state::{Context, Effect, Input, SessionState};
 use crate::Gateway;
 use crate::auth::{Identity, Verifier};
 use crate::disconnect::Disconnect;
-use crate::feed::prepare::prepare;
+use crate::feed::prepare::{Share, prepare};
 use crate::feed::registry::FeedHandle;
 use crate::feed::{Command, SubscriberId, Subscription};
 
@@ -71,9 +70,9 @@ struct Session {
     work: FuturesUnordered<BoxFuture<'static, Result<Input, Aborted>>>,
     /// The channels that they are for, at most one each: with its channel a look-up ends.
     looking_up: BTreeMap<ChannelKey, AbortHandle>,
-    /// Its turn to ask authz about tables: one question at a time, so that no socket can keep
-    /// the others from being answered.
-    turn: Arc<Semaphore>,
+    /// What its channels share when they are looked up, so that no socket can keep the others from
+    /// being answered.
+    share: Arc<Share>,
     /// Held while any channel follows the feed.
     feed: Option<Arc<FeedHandle>>,
     subscribed: BTreeMap<ChannelKey, ()>,
@@ -111,7 +110,7 @@ where
         verifier: admitted.verifier,
         work: FuturesUnordered::new(),
         looking_up: BTreeMap::new(),
-        turn: Arc::new(Semaphore::new(1)),
+        share: Arc::new(Share::new(&limits)),
         feed: None,
         subscribed: BTreeMap::new(),
         channels_counted: 0,
@@ -281,10 +280,11 @@ impl Session {
                 bindings,
             } => {
                 let (gateway, project) = (self.gateway.clone(), self.project.clone());
-                let turn = Arc::clone(&self.turn);
+                let share = Arc::clone(&self.share);
                 let (look_up, handle) = abortable(async move {
                     let tables = gateway.registry().tables();
-                    let prepared = prepare(tables, &turn, gateway.interner(), &project, &claims, &bindings);
+                    let (limits, interner) = (gateway.limits(), gateway.interner());
+                    let prepared = prepare(tables, &share, limits, interner, &project, &claims, &bindings);
                     Input::Prepared {
                         channel,
                         generation,

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::push_json_string;
 use crate::change::Row;
+use crate::filter::column_names;
 use crate::id::{BindingId, TableRef};
 use crate::index::EventFilter;
 
@@ -51,6 +52,8 @@ pub struct BindingParams {
     pub table: Option<Box<str>>,
     /// The filter's text; `None`: every row.
     pub filter: Option<Box<str>>,
+    /// The columns that are wanted, at least one, as written; `None`: all.
+    pub select: Option<Box<[Box<str>]>>,
     /// The client's own object, to be echoed.
     echo: Box<str>,
 }
@@ -76,6 +79,12 @@ pub enum BindingError {
     /// `filter` is not a text.
     #[error("filter: must be a text")]
     Filter,
+    /// `select` is not a list of names.
+    #[error(r#"select: must be a list of column names, as ["col1", "col2"] or "col1,col2""#)]
+    Select,
+    /// Columns are of one table.
+    #[error("select: needs one table")]
+    SelectWithoutTable,
     /// A filter needs the types of one table's columns.
     #[error("filter: needs one table")]
     FilterWithoutTable,
@@ -153,6 +162,10 @@ impl BindingParams {
         let schema = Some(schema).filter(|schema| &**schema != "*");
         let table = table.filter(|table| !table.is_empty() && &**table != "*");
         let filter = filter.filter(|filter| !filter.trim().is_empty());
+        let select = select(&fields)?;
+        if select.is_some() && (table.is_none() || schema.is_none()) {
+            return Err(BindingError::SelectWithoutTable);
+        }
         if filter.is_some() && (table.is_none() || schema.is_none()) {
             return Err(BindingError::FilterWithoutTable);
         }
@@ -161,6 +174,7 @@ impl BindingParams {
             schema,
             table,
             filter,
+            select,
             echo: echo(json, &fields),
         })
     }
@@ -241,6 +255,22 @@ fn text(of: &Object<'_>, key: &str) -> Option<Box<str>> {
 fn name(of: &Object<'_>, key: &str) -> Result<Option<Box<str>>, ()> {
     of.get(key)
         .map_or(Ok(None), |raw| serde_json::from_str(raw.get()).map_err(|_| ()))
+}
+
+/// A list of names, or a text of such; empty is as if not given.
+fn select(of: &Object<'_>) -> Result<Option<Box<[Box<str>]>>, BindingError> {
+    let Some(raw) = of.get("select").filter(|raw| raw.get() != "null") else {
+        return Ok(None);
+    };
+    let names: Vec<Box<str>> = match serde_json::from_str::<Box<str>>(raw.get()) {
+        Ok(text) if text.trim().is_empty() => Vec::new(),
+        Ok(text) => column_names(&text).ok_or(BindingError::Select)?,
+        Err(_) => serde_json::from_str(raw.get()).map_err(|_| BindingError::Select)?,
+    };
+    if names.iter().any(|name| name.is_empty()) {
+        return Err(BindingError::Select);
+    }
+    Ok((!names.is_empty()).then(|| names.into()))
 }
 
 fn flag(of: &Object<'_>, key: &str) -> bool {

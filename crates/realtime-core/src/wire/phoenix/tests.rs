@@ -437,6 +437,19 @@ fn bindings_name_the_rule_that_they_break() {
         ),
         (r#"{"event":"*"}"#, BindingError::NoTarget),
         (r#"{"table":"t","filter":1}"#, BindingError::Filter),
+        (r#"{"table":"t","select":1}"#, BindingError::Select),
+        (r#"{"table":"t","select":["a",1]}"#, BindingError::Select),
+        (r#"{"table":"t","select":["a",""]}"#, BindingError::Select),
+        (r#"{"table":"t","select":","}"#, BindingError::Select),
+        (r#"{"table":"t","select":"a,"}"#, BindingError::Select),
+        (
+            r#"{"schema":"public","select":["a"]}"#,
+            BindingError::SelectWithoutTable,
+        ),
+        (
+            r#"{"schema":"*","table":"t","select":"a"}"#,
+            BindingError::SelectWithoutTable,
+        ),
         (
             r#"{"schema":"public","filter":"id=eq.1"}"#,
             BindingError::FilterWithoutTable,
@@ -454,6 +467,19 @@ fn bindings_name_the_rule_that_they_break() {
         (every.schema.as_deref(), every.table.as_deref()),
         (None, Some("t"))
     );
+    for (sent, columns) in [
+        (r#"{"table":"t","select":["a","b,c"]}"#, Some(vec!["a", "b,c"])),
+        (r#"{"table":"t","select":"a, \"b,c\""}"#, Some(vec!["a", "b,c"])),
+        (r#"{"schema":"public","select":[]}"#, None),
+        (r#"{"table":"t","select":" "}"#, None),
+        (r#"{"table":"t","select":null}"#, None),
+    ] {
+        let select = BindingParams::parse(sent).unwrap().select;
+        let names = select
+            .as_deref()
+            .map(|names| names.iter().map(|name| &**name).collect());
+        assert_eq!(names, columns, "{sent}");
+    }
     let one = BindingParams::parse(r#"{"table":"t"}"#).unwrap();
     assert_eq!(one.one_table(), Some(TableRef::new("public", "t")));
 }

@@ -11,10 +11,11 @@ use realtime_core::wire::phoenix::{BindingParams, Ref, Serializer};
 use realtime_node::metrics::Metrics;
 
 use super::*;
-use crate::feed::prepare::prepare;
+use crate::feed::prepare::{Share, prepare};
 use crate::feed::tables::Tables;
 use crate::feed::{Prepared, PreparedBinding, PreparedFilter, SubscriberId, Subscription};
 use crate::ids::Interner;
+use crate::limits::Limits;
 use crate::session::SessionId;
 use crate::session::channel::{ChannelKey, ChannelTag};
 use crate::session::outbox::{Outbox, OutboxLimits};
@@ -50,6 +51,7 @@ fn subscribe(lanes: &mut Lanes, interner: &Interner, channel: u64, user: u8, tab
     let bindings = vec![PreparedBinding {
         params,
         filter: PreparedFilter::None,
+        selection: None,
         hint: None,
         hint_text: None,
     }];
@@ -69,6 +71,7 @@ fn subscribe(lanes: &mut Lanes, interner: &Interner, channel: u64, user: u8, tab
             ids,
             bindings,
             facts: Position::default(),
+            patterns: None,
         },
     });
     lanes.subscribers.get_mut(serial).unwrap().live = true;
@@ -271,7 +274,8 @@ async fn a_look_up_without_authz_is_no_facts() {
     let params = BindingParams::parse(r#"{"schema":"public","table":"notes"}"#).unwrap();
     let prepared = prepare(
         &tables,
-        &tokio::sync::Semaphore::new(1),
+        &Share::new(&Limits::defaults()),
+        &Limits::defaults(),
         &Interner::default(),
         &project(),
         &claims(1),

@@ -111,6 +111,7 @@ impl Script {
         let bindings = params.iter().map(|params| PreparedBinding {
             params: params.clone(),
             filter: PreparedFilter::None,
+            selection: None,
             hint,
             hint_text: None,
         });
@@ -118,6 +119,7 @@ impl Script {
             ids,
             bindings: bindings.collect(),
             facts: Default::default(),
+            patterns: None,
         };
         self.turn(Input::Prepared {
             channel: ChannelKey(channel),
