@@ -50,9 +50,8 @@ async fn c01_null_passes_no_filter_but_those_that_ask_for_it() {
         ("not-null", "room=not.is.null"),
     ];
     follow(&mut socket, "notes", &filters).await;
-    let insert = |id: i64, room: &str| {
-        format!("insert into notes (id, owner, room) values ({id}, '{U1}', {room})")
-    };
+    let insert =
+        |id: i64, room: &str| format!("insert into notes (id, owner, room) values ({id}, '{U1}', {room})");
     world.run(&insert(1, "null")).await;
     assert_eq!(heard(&world, &mut socket).await, ["distinct", "is-null"]);
     world.run(&insert(2, "5")).await;
@@ -63,7 +62,9 @@ async fn c01_null_passes_no_filter_but_those_that_ask_for_it() {
     world.run(&insert(3, "4")).await;
     assert_eq!(
         heard(&world, &mut socket).await,
-        ["distinct", "gte", "lt", "neq", "not-eq", "not-gt", "not-in", "not-null"]
+        [
+            "distinct", "gte", "lt", "neq", "not-eq", "not-gt", "not-in", "not-null"
+        ]
     );
     world.stop().await;
 }
@@ -135,6 +136,11 @@ async fn c05_all_conditions_count() {
         assert_eq!(heard(&world, &mut socket).await, expected, "{room}, {done}");
     }
     let reason = refused(&mut socket, "notes", "room=eq.1,done").await;
+    // By the grammar the comma is part of the value: then it is refused as one, and never left out.
+    assert!(reason.contains("the value must be a whole number"), "{reason}");
+    let reason = refused(&mut socket, "notes", "room=eq.1,done=1").await;
+    assert!(reason.contains("the value must be a whole number"), "{reason}");
+    let reason = refused(&mut socket, "notes", "room=in.(1),done").await;
     assert!(reason.contains("filter condition 2"), "{reason}");
     world.stop().await;
 }
@@ -166,7 +172,10 @@ async fn c06_names_are_exact_whatever_they_are() {
     ];
     follow(&mut socket, "Order Items", &filters).await;
     let reason = refused(&mut socket, "Order Items", "group=eq.1").await;
-    assert!(reason.contains("binding 0") && reason.contains("invalid column \"group\""), "{reason}");
+    assert!(
+        reason.contains("binding 0") && reason.contains("invalid column \"group\""),
+        "{reason}"
+    );
 
     world
         .run(r#"insert into "Order Items" values (1, 1, 2, 3, 4, 5, 6, '2026-01-01', 7)"#)
@@ -176,7 +185,17 @@ async fn c06_names_are_exact_whatever_they_are() {
     let record = frames[0][4]["data"]["record"].as_object().unwrap();
     let mut keys: Vec<&str> = record.keys().map(String::as_str).collect();
     keys.sort_unstable();
-    let mut names = vec!["id", "Group", "select", "naïve col", "a\"b", "a.b", "a=b", "日付", &long];
+    let mut names = vec![
+        "id",
+        "Group",
+        "select",
+        "naïve col",
+        "a\"b",
+        "a.b",
+        "a=b",
+        "日付",
+        &long,
+    ];
     names.sort_unstable();
     assert_eq!(keys, names);
     world.stop().await;
@@ -255,7 +274,7 @@ async fn c09_a_filter_that_is_not_understood_concerns_its_own_join_alone() {
             .refused(&[binding("*", "notes"), filtered("*", "notes", filter)])
             .await;
         assert!(
-            reason.starts_with("InvalidBinding: binding 1: ") && reason.contains(rule),
+            reason.contains(": binding 1: ") && reason.contains(rule),
             "{filter}: {reason}"
         );
     }
@@ -274,16 +293,30 @@ async fn c09_a_filter_that_is_not_understood_concerns_its_own_join_alone() {
 async fn c10_an_empty_list_or_selection_is_never_everything() {
     let world = World::start().await;
     let mut socket = world.socket(&Who::u1()).await;
-    for filter in ["room=in.()", "room=in.( )", "room=not.in.()", "room=in.(1,)", "room=eq.1,", ","] {
+    for filter in [
+        "room=in.()",
+        "room=in.( )",
+        "room=not.in.()",
+        "room=in.(1,)",
+        "room=eq.1,",
+        ",",
+    ] {
         refused(&mut socket, "notes", filter).await;
     }
-    let select = |select: Value| json!({ "event": "*", "schema": "public", "table": "notes", "select": select });
+    let select =
+        |select: Value| json!({ "event": "*", "schema": "public", "table": "notes", "select": select });
     for (sent, rule) in [
         (json!(","), "binding 0: select: must be a list of column names"),
-        (json!("id,,title"), "binding 0: select: must be a list of column names"),
+        (
+            json!("id,,title"),
+            "binding 0: select: must be a list of column names",
+        ),
         (json!([""]), "binding 0: select: must be a list of column names"),
         (json!([1]), "binding 0: select: must be a list of column names"),
-        (json!(["id", "nope"]), "binding 0: select: invalid column \"nope\""),
+        (
+            json!(["id", "nope"]),
+            "binding 0: select: invalid column \"nope\"",
+        ),
     ] {
         let reason = socket.refused(&[select(sent.clone())]).await;
         assert!(reason.contains(rule), "{sent}: {reason}");
@@ -291,7 +324,10 @@ async fn c10_an_empty_list_or_selection_is_never_everything() {
     let wild = json!({ "event": "*", "schema": "public", "select": ["id"] });
     assert!(socket.refused(&[wild]).await.contains("select: needs one table"));
     // As documented: an empty list is none, and everything that may be read is shown.
-    socket.join("realtime:test", &[select(json!([]))], None).await.unwrap();
+    socket
+        .join("realtime:test", &[select(json!([]))], None)
+        .await
+        .unwrap();
     socket.subscribed("realtime:test").await;
     world
         .run(&format!(
@@ -431,14 +467,18 @@ async fn patterns_and_column_lists_work_end_to_end() {
         format!("insert into notes (id, owner, room, title) values ({id}, '{U1}', 1, {title})")
     };
     world.run(&note(1, "'Release Deploy!'")).await;
-    assert_eq!(heard(&world, &mut socket).await, ["ilike", "imatch", "like", "match"]);
+    assert_eq!(
+        heard(&world, &mut socket).await,
+        ["ilike", "imatch", "like", "match"]
+    );
     world.run(&note(2, "'other'")).await;
     assert_eq!(heard(&world, &mut socket).await, ["not-imatch", "not-like"]);
     world.run(&note(3, "null")).await;
     assert!(heard(&world, &mut socket).await.is_empty());
 
     world.run("revoke select on notes from authenticated; grant select (id, owner, room, title) on notes to authenticated").await;
-    let select = |columns: Value| json!({ "event": "*", "schema": "public", "table": "notes", "select": columns });
+    let select =
+        |columns: Value| json!({ "event": "*", "schema": "public", "table": "notes", "select": columns });
     let mut narrow = world.socket(&Who::u1()).await;
     let reason = narrow.refused(&[select(json!(["title", "meta"]))]).await;
     assert!(reason.contains("select: invalid column \"meta\""), "{reason}");
@@ -466,9 +506,17 @@ async fn patterns_and_column_lists_work_end_to_end() {
     assert_eq!(data["record"], json!({ "id": 2, "title": "x" }));
     assert_eq!(data["new"], data["record"]);
     assert_eq!(data["old_record"], json!({ "id": 2, "title": "other" }));
-    let columns: Vec<&Value> = data["columns"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    let columns: Vec<&Value> = data["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| &c["name"])
+        .collect();
     assert_eq!(columns, ["id", "title"]);
-    assert_eq!(of(1)["data"]["record"], json!({ "id": 2, "room": 1, "title": "x" }));
+    assert_eq!(
+        of(1)["data"]["record"],
+        json!({ "id": 2, "room": 1, "title": "x" })
+    );
     assert_eq!(
         of(3)["data"]["record"],
         json!({ "id": 2, "owner": U1, "room": 1, "title": "x" })
@@ -520,7 +568,16 @@ async fn e02_nan_and_infinities_are_texts_and_keep_their_order() {
     heard.sort_unstable();
     assert_eq!(
         heard,
-        ["all", "f4-low", "f4-nan", "f8-inf", "f8-nan", "inf-below-nan", "numeric-low", "numeric-nan"]
+        [
+            "all",
+            "f4-low",
+            "f4-nan",
+            "f8-inf",
+            "f8-nan",
+            "inf-below-nan",
+            "numeric-low",
+            "numeric-nan"
+        ]
     );
     world.stop().await;
 }

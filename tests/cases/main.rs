@@ -5,6 +5,7 @@
 
 mod a_row_security;
 mod b_tokens;
+mod c_filters;
 mod d_deletes;
 mod d_old_rows;
 mod e_payload;
