@@ -351,3 +351,89 @@ async fn the_notice_of_a_loss_says_not_whose_filter_matched() {
     }
     world.stop().await;
 }
+
+/// A pattern that costs more than a row is worth, while others wait for theirs.
+#[tokio::test]
+async fn patterns_that_never_end() {
+    let world = World::start().await;
+    let mut victim = world.subscriber(&Who::u1(), &[binding("*", "notes")]).await;
+    let mut attacker = world.socket(&Who::u2()).await;
+    let patterns = [
+        "title=match.(a+)+$",
+        "title=match.(a|a)*b",
+        "title=match.(.*)*x",
+        "title=imatch.((a{1,30}){1,30}){1,30}",
+        "title=match.(?=a)a",
+        "title=match.\\1",
+        "title=like.%a%a%a%a%a%a%a%a%a%a%a%a%b",
+        "title=ilike.%a%a%a%a%a%a%a%a%a%a%a%a%b",
+        "title=match.a{999999}",
+        "title=match.[[:alpha:]]*[[:digit:]]*x$",
+    ];
+    let mut taken = 0;
+    for (n, pattern) in patterns.iter().enumerate() {
+        let topic = format!("realtime:{n}");
+        if attacker
+            .join(&topic, &vec![filtered("*", "notes", pattern); 20], None)
+            .await
+            .is_ok()
+        {
+            attacker.subscribed(&topic).await;
+            taken += 1;
+        }
+    }
+    assert!(
+        taken > 0,
+        "none of the patterns is served: the test tries nothing"
+    );
+    let started = std::time::Instant::now();
+    world
+        .run(&format!(
+            "insert into notes (id, owner, title) select n, '{U1}', repeat('a', 7000) from generate_series(1, 20) n"
+        ))
+        .await;
+    assert_eq!(world.changes(&mut victim).await.len(), 20);
+    let took = started.elapsed();
+    assert!(
+        took < std::time::Duration::from_secs(15),
+        "others waited {took:?}"
+    );
+    world.stop().await;
+}
+
+/// Null is told from nothing only where the row is seen.
+#[tokio::test]
+async fn operators_that_match_what_is_not_there() {
+    let world = World::start().await;
+    let filters = [
+        "title=is.null",
+        "title=not.eq.x",
+        "title=isdistinct.x",
+        "title=not.is.null",
+        "title=not.in.(x,y)",
+        "title=not.like.x*",
+        "room=is.null",
+        "done=is.unknown",
+        "done=not.is.true",
+        "tags=is.null",
+    ];
+    let mut bindings = Vec::new();
+    for filter in filters {
+        bindings.push(filtered("*", "notes", filter));
+        bindings.push(filtered("DELETE", "notes", filter));
+    }
+    let mut two = world.subscriber(&Who::u2(), &bindings).await;
+    world
+        .run(&format!(
+            "insert into notes (id, owner) values (1, '{U1}'), (2, null); update notes set room = 1; update notes set title = '{HUSH}', room = null;
+             insert into notes (id, owner, title) values (3, '{U1}', repeat('{HUSH}', 1000)); update notes set amount = 1; delete from notes"
+        ))
+        .await;
+    let frames: Vec<_> = nothing_hidden(&world, &mut two)
+        .await
+        .into_iter()
+        .filter(|frame| frame[4]["code"] != "gap")
+        .collect();
+    assert_eq!(frames, Vec::<Value>::new());
+    world.stop().await;
+}
