@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what only the system's package manager has: PostgreSQL's server binaries, nats-server, and, where
+# Installs what only the system's package manager has: PostgreSQL's server binaries, nats-server, pgbouncer, and, where
 # they are missing, a C linker (Rust needs one) and Python's venv module. Never leaves a service running and
 # makes no database cluster: the tests start servers of their own on temporary directories.
 set -euo pipefail
@@ -10,11 +10,13 @@ have_postgres() {
   command -v postgres >/dev/null 2>&1 || compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null
 }
 have_nats() { command -v nats-server >/dev/null 2>&1 || [ -x /usr/sbin/nats-server ]; }
+have_pgbouncer() { command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ]; }
 have_venv() { python3 -c 'import ensurepip, venv' >/dev/null 2>&1; }
 
 missing=()
 have_postgres || missing+=(postgresql)
 have_nats || missing+=(nats-server)
+have_pgbouncer || missing+=(pgbouncer)
 have_venv || missing+=(python3-venv)
 command -v cc >/dev/null 2>&1 || missing+=(gcc libc6-dev)
 for tool in "$@"; do # extra programs whose package has the program's name, such as shellcheck
@@ -54,11 +56,13 @@ case " ${missing[*]} " in
 esac
 install "${missing[@]}"
 
-# The package enables its unit, which would start at the next boot.
-case " ${missing[*]} " in
-*" nats-server "*)
-  if command -v systemctl >/dev/null 2>&1; then
-    as_root systemctl disable nats-server.service >/dev/null 2>&1 || true
-  fi
-  ;;
-esac
+# These packages enable their units, which would start at the next boot.
+for unit in nats-server pgbouncer; do
+  case " ${missing[*]} " in
+  *" $unit "*)
+    if command -v systemctl >/dev/null 2>&1; then
+      as_root systemctl disable "$unit.service" >/dev/null 2>&1 || true
+    fi
+    ;;
+  esac
+done

@@ -12,6 +12,7 @@
 
 pub mod jwks;
 pub mod nats;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod tokens;

@@ -85,6 +85,29 @@ impl Postgres {
         std::fs::read_to_string(version).unwrap().trim().parse().unwrap()
     }
 
+    /// A standby that follows this server, which is stopped for a moment to be copied.
+    pub async fn standby(&mut self) -> Self {
+        let folder = TempDir::with_prefix("anvilbase-test-pg-").unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+        let data_dir = folder.path().join("server");
+        self.server.stop(false);
+        Server::copy_folder(self.server.data_dir(), &data_dir).unwrap();
+        self.server.resume().await.unwrap();
+        std::fs::write(data_dir.join("cluster/standby.signal"), "").unwrap();
+        let primary = self.superuser_dsn("postgres").to_key_values();
+        let settings = [("primary_conninfo", primary.expose()), ("max_connections", "200")];
+        let options = ServerOptions {
+            data_dir,
+            port: 0,
+            settings: settings.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(),
+            bin_dir: from_environment::<TestArgs>().unwrap().postgres_bin,
+        };
+        Self {
+            server: Server::start(options).await.unwrap(),
+            _folder: folder,
+        }
+    }
+
     /// Whether the server runs a statement: not every build has ICU or libxml.
     pub async fn can(&self, sql: &str) -> bool {
         self.connect("postgres").await.batch_execute(sql).await.is_ok()

@@ -13,6 +13,7 @@ mod feed;
 mod fidelity;
 mod hardening;
 mod provision;
+mod refusals;
 mod replicas;
 mod support;
 mod write_path;
