@@ -539,3 +539,60 @@ fn a_token_is_tried_on_few_keys_and_found_by_its_name() {
         assert_eq!(nameless.is_none(), n < TRIES_MAX, "{n}");
     }
 }
+
+#[test]
+fn keys_that_a_token_brings_along_are_not_looked_at() {
+    let (known, intruder) = (Signer::ed25519(1, "k1"), Signer::ed25519(2, "k1"));
+    let verifier = by_set(&key_set(&[&known]));
+    let token = intruder.sign(&anon());
+    let (_, rest) = token.split_once('.').unwrap();
+    let jwk = intruder.jwk();
+    for header in [
+        json!({ "alg": "EdDSA", "kid": "k1", "jwk": jwk }),
+        json!({ "alg": "EdDSA", "jku": "https://intruder.example/keys", "x5u": "https://intruder.example/c" }),
+        json!({ "alg": "EdDSA", "kid": "../../dev/null" }),
+        json!({ "alg": "EdDSA", "kid": "k1' or 1=1 --", "crit": ["exp"] }),
+        json!({ "alg": "EdDSA", "kid": "k1", "b64": false, "crit": ["b64"] }),
+        json!({ "alg": "none" }),
+        json!({ "alg": "None", "kid": "k1" }),
+        json!({ "alg": "" }),
+        json!({ "alg": ["EdDSA"] }),
+        json!({ "kid": "k1" }),
+    ] {
+        let head = base64url(header.to_string().as_bytes());
+        for forged in [
+            format!("{head}.{rest}"),
+            format!("{head}.{}.", rest.split_once('.').unwrap().0),
+        ] {
+            assert!(code(&verifier, &forged).is_some(), "{header}");
+        }
+    }
+}
+
+/// The encoding of a token's parts.
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..=chunk.len() {
+            text.push(char::from(DIGITS[(bits >> (18 - 6 * place)) as usize & 63]));
+        }
+    }
+    text
+}
+
+#[test]
+fn a_token_that_names_another_project_is_none_of_this_one() {
+    let of = |name: &str| verifier().of(&ProjectId::parse(name).unwrap());
+    for (claim, name) in [("ref", "a"), ("project", "a")] {
+        let token = sign(
+            Algorithm::HS256,
+            SECRET,
+            &json!({ "role": "anon", "exp": LATER, claim: name }),
+        );
+        assert_eq!(code(&of("a"), &token), None);
+        assert_eq!(code(&of("b"), &token), Some(Code::InvalidJwtToken));
+    }
+}
