@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use realtime_testkit::process::{Output, run};
 use realtime_testkit::tokens;
-use realtime_tests::stack::{OPERATOR_TOKEN, Stack};
+use realtime_testkit::ws::{Client, Frame};
+use realtime_tests::stack::{JWT_SECRET, OPERATOR_TOKEN, Stack};
 use serde_json::{Value, json};
 
 const SCHEMA: &str = "
@@ -361,4 +362,73 @@ async fn the_api_is_as_its_document_says() {
         );
     }
     stack.stop(&[]).await;
+}
+
+#[tokio::test]
+async fn a_user_is_disconnected_on_every_gateway_by_the_command() {
+    let stack = Stack::start(2).await;
+    let key = Stack::key("service_role");
+    let cli = Command {
+        url: url(&stack),
+        key: &key,
+    };
+    let user = |sub: &str, session: &str| {
+        let exp = tokens::now() + 600;
+        let claims = json!({ "role": "authenticated", "sub": sub, "session_id": session, "exp": exp });
+        tokens::mint(JWT_SECRET, &claims)
+    };
+    let connect = async |gateway: usize, token: &str| {
+        let port = stack.gateways[gateway].port;
+        Client::connect(&format!(
+            "ws://127.0.0.1:{port}/realtime/v1/websocket?vsn=2.0.0&apikey={token}"
+        ))
+        .await
+    };
+    let mut laptops = [
+        connect(0, &user("u1", "laptop")).await,
+        connect(1, &user("u1", "laptop")).await,
+    ];
+    let mut phone = connect(1, &user("u1", "phone")).await;
+    let mut other = connect(1, &user("u2", "laptop-2")).await;
+    let gone = Frame::Closed(Some((4403, "disconnected by an operator".to_owned())));
+
+    let told = cli
+        .run("realtime disconnect --project dev --session-id laptop")
+        .await;
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.stdout.starts_with("the gateways were told"), "{told:?}");
+    for client in &mut laptops {
+        assert_eq!(client.next().await, gone);
+    }
+    assert_eq!(
+        cli.json("realtime disconnect --project dev --sub u1 --json")
+            .await,
+        json!({ "told": true })
+    );
+    assert_eq!(phone.next().await, gone);
+    other
+        .send_json(&json!([null, "1", "phoenix", "heartbeat", {}]))
+        .await;
+    assert_eq!(other.next_json().await[1], "1");
+
+    for (line, code) in [
+        ("realtime disconnect --project dev", 2),
+        ("realtime disconnect --project dev --sub a --session-id b", 2),
+        ("realtime disconnect --project other --sub a", 1),
+    ] {
+        let refused = cli.run(line).await;
+        assert_eq!(refused.code, Some(code), "{refused:?}");
+    }
+    let anon = Stack::key("anon");
+    let stranger = Command {
+        url: url(&stack),
+        key: &anon,
+    };
+    let refused = stranger.run("realtime disconnect --project dev --sub u2").await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    other
+        .send_json(&json!([null, "2", "phoenix", "heartbeat", {}]))
+        .await;
+    assert_eq!(other.next_json().await[1], "2");
+    stack.stop(&[&key, &anon]).await;
 }

@@ -5,6 +5,7 @@
 
 mod api;
 mod dev;
+mod disconnect;
 mod output;
 mod project_file;
 mod provision;
@@ -51,6 +52,8 @@ enum RealtimeCommand {
     Tables(tables::TablesArgs),
     /// Set a table on the feed, off it, or what it shows to whom.
     SetTable(tables::SetTableArgs),
+    /// End what a user has open, on every gateway.
+    Disconnect(disconnect::DisconnectArgs),
 }
 
 /// Runs the command line of this process. Exit codes: 0 done, 1 failed, 2 used wrongly.
@@ -67,6 +70,7 @@ pub fn main() -> ExitCode {
             Command::Realtime(RealtimeCommand::Tail(args)) => tail::run(args).await,
             Command::Realtime(RealtimeCommand::Tables(args)) => tables::list(&args).await,
             Command::Realtime(RealtimeCommand::SetTable(args)) => tables::set(&args).await,
+            Command::Realtime(RealtimeCommand::Disconnect(args)) => disconnect::run(&args).await,
             Command::Token(args) => token::run(&args).await,
             Command::Completions { shell } => completions(shell),
         }
