@@ -63,11 +63,11 @@ test-18: setup build ## Run the tests that touch a database once more, on Postgr
 		$(CARGO) nextest run --workspace -E '$(TESTS_18)'
 
 # What is random gets ten times its share of `make test`, on both servers. Each failure prints the seed to run it again.
-TESTS_NIGHTLY ?= test(writes::)
+TESTS_NIGHTLY ?= test(writes::) | test(/^oracle::/)
 
 .PHONY: nightly
 nightly: setup build ## Run the random tests ten times as long, on both versions of PostgreSQL
-	@export ANVILBASE_TEST_WRITES_SESSIONS=400; bin=$$(tests/setup/postgres-18.sh); \
+	@export ANVILBASE_TEST_WRITES_SESSIONS=400 ANVILBASE_ORACLE_SCALE=10; bin=$$(tests/setup/postgres-18.sh); \
 		$(CARGO) nextest run --workspace --profile nightly -E '$(TESTS_NIGHTLY)'; \
 		ANVILBASE_TEST_POSTGRES_BIN=$$bin ANVILBASE_TEST_POSTGRES_MAJOR=18 \
 			$(CARGO) nextest run --workspace --profile nightly -E '$(TESTS_NIGHTLY)'

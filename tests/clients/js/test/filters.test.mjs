@@ -1,7 +1,8 @@
-// Filters as the SDKs send them: every operator of the product, matching and not, and NULL, which never matches.
+// Filters as the SDKs send them, and as their builder writes them: every operator, matching and not, and NULL.
 
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { postgresChangesFilter } from 'supabase-js-2.119'
 import { openDatabase } from '../lib/database.mjs'
 import { JWT_SECRET, SERVICE_KEY } from '../lib/env.mjs'
 import { MATRIX, aboutRow, connect, follow } from '../lib/sdk.mjs'
@@ -10,7 +11,7 @@ import { newUser } from '../lib/token.mjs'
 const COLUMNS = 'id bigint primary key, owner uuid, room int, amount numeric, done boolean, body text'
 const OWN = ['create policy own on $table for select to authenticated using (owner = auth.uid())']
 
-// id: room, amount, done, body. The last row is the sentinel: it matches no filter below but `id=eq.100`.
+// id: room, amount, done, body. A last row, 100, has nothing else: it is the sentinel.
 const ROWS = [
   { id: 1, room: 1, amount: '1.0000', done: true, body: 'a' },
   { id: 2, room: 2, amount: '9.99', done: false, body: 'b' },
@@ -39,6 +40,21 @@ const FILTERS = {
   'body=eq.null': [5],
   'body=in.(b,"a,b")': [2, 3],
   'id=gte.3': [3, 4, 5],
+  ...Object.fromEntries(
+    [
+      [(on) => on.like('body', 'a%'), [1, 3]],
+      [(on) => on.ilike('body', 'A_B'), [3]],
+      [(on) => on.match('body', '^(a|b)$'), [1, 2]],
+      [(on) => on.imatch('body', '^A'), [1, 3]],
+      [(on) => on.not('body', 'like', 'a,%'), [1, 2, 5]],
+      [(on) => on.is('done', null), [3, 4, 100]],
+      [(on) => on.is('done', true), [1, 5]],
+      [(on) => on.not('done', 'is', 'unknown'), [1, 2, 5]],
+      [(on) => on.isDistinct('room', 2), [1, 3, 4, 5, 100]],
+      [(on) => on.not('room', 'in', [1, 2]), [3, 5]],
+      [(on) => on.in('body', ['a,b', 'a']).gt('room', 1), [3]],
+    ].map(([build, ids]) => [build(postgresChangesFilter()).build(), ids]),
+  ),
 }
 
 for (const combination of MATRIX) {
