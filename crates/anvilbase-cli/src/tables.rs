@@ -43,6 +43,9 @@ pub struct SetTableArgs {
     /// Whether it is on the feed although it is in another schema than public.
     #[arg(long, value_name = "true|false", group = "setting")]
     emit_events: Option<bool>,
+    /// Whether writes under session_replication_role = replica are on the feed too.
+    #[arg(long, value_name = "true|false", group = "setting")]
+    replica_events: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -105,6 +108,7 @@ pub async fn set(args: &SetTableArgs) -> anyhow::Result<()> {
         ("realtime_public", args.rls_public),
         ("delete_events", args.delete_events),
         ("emit_events", args.emit_events),
+        ("replica_events", args.replica_events),
     ];
     let body: Map<String, Value> = named
         .into_iter()

@@ -33,7 +33,7 @@ const NAME_BYTES_MAX: usize = 63;
 
 const STATE: &str = include_str!("settings/state.sql");
 const SET: &str = "select from anvilbase_realtime.set_table($1, $2, cdc_enabled => $3, realtime_public => $4, \
-     delete_events => $5, emit_events => $6)";
+     delete_events => $5, emit_events => $6, replica_events => $7)";
 
 type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
@@ -179,6 +179,7 @@ impl TableService for Settings {
             realtime_public = table.realtime_public,
             delete_events = table.delete_events,
             emit_events = table.emit_events,
+            replica_events = table.replica_events,
             "settings of a table were set"
         );
         Ok(Response::new(v1::SetTableResponse { table: Some(table) }))
@@ -194,16 +195,18 @@ async fn set(session: &Session, request: &v1::SetTableRequest) -> Result<v1::Tab
         realtime_public,
         delete_events,
         emit_events,
+        replica_events,
         ..
     } = request;
     let client = session.client();
-    let settings: [Parameter<'_>; 6] = [
+    let settings: [Parameter<'_>; 7] = [
         (schema, Type::TEXT),
         (table, Type::TEXT),
         (cdc_enabled, Type::BOOL),
         (realtime_public, Type::BOOL),
         (delete_events, Type::BOOL),
         (emit_events, Type::BOOL),
+        (replica_events, Type::BOOL),
     ];
     let sql = format!("{STATE} and c.relname OPERATOR(pg_catalog.=) $2::pg_catalog.text::pg_catalog.name");
     let name: [Parameter<'_>; 2] = [(schema, Type::TEXT), (table, Type::TEXT)];
@@ -242,6 +245,7 @@ fn state(row: &Row) -> v1::TableState {
         realtime_public: row.get("realtime_public"),
         delete_events: row.get("delete_events"),
         emit_events: row.get("emit_events"),
+        replica_events: row.get("replica_events"),
         emitting: row.get("emitting"),
         text_key: row.get("text_key"),
     }

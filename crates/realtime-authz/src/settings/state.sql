@@ -8,6 +8,7 @@ select
   coalesce(s.realtime_public, false) as realtime_public,
   coalesce(s.delete_events, true) as delete_events,
   coalesce(s.emit_events, false) as emit_events,
+  coalesce(s.replica_events, false) as replica_events,
   coalesce(s.emitting, false) as emitting,
   exists (
     select from pg_catalog.pg_index i

@@ -167,6 +167,16 @@ async fn a_setting_takes_its_trigger_along() {
     .unwrap();
     assert!(joined.emit_events && joined.emitting);
     db.change("insert into other.o values (1)").await;
+
+    let always = v1::SetTableRequest {
+        replica_events: Some(true),
+        ..of("public", "t")
+    };
+    assert!(set(&settings, always).await.unwrap().replica_events);
+    db.change(
+        "set session_replication_role = replica; insert into t values (1); reset session_replication_role",
+    )
+    .await;
 }
 
 #[tokio::test]

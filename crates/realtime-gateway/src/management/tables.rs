@@ -22,7 +22,13 @@ const TABLES_MAX: u32 = 10_000;
 const SCHEMA: &str = "public";
 
 /// The settings that a body may have.
-const SETTINGS: [&str; 4] = ["cdc_enabled", "realtime_public", "delete_events", "emit_events"];
+const SETTINGS: [&str; 5] = [
+    "cdc_enabled",
+    "realtime_public",
+    "delete_events",
+    "emit_events",
+    "replica_events",
+];
 
 /// The tables of one schema.
 #[derive(Debug, Serialize)]
@@ -43,6 +49,7 @@ struct TableState {
     realtime_public: bool,
     delete_events: bool,
     emit_events: bool,
+    replica_events: bool,
     emitting: bool,
     notes: Vec<Note>,
 }
@@ -146,12 +153,19 @@ fn settings(body: &[u8]) -> Result<v1::SetTableRequest, Refusal> {
         )));
     }
     for (name, value) in members {
-        let [cdc_enabled, realtime_public, delete_events, emit_events] = SETTINGS;
+        let [
+            cdc_enabled,
+            realtime_public,
+            delete_events,
+            emit_events,
+            replica_events,
+        ] = SETTINGS;
         let (field, place) = match name {
             name if name == cdc_enabled => (cdc_enabled, &mut request.cdc_enabled),
             name if name == realtime_public => (realtime_public, &mut request.realtime_public),
             name if name == delete_events => (delete_events, &mut request.delete_events),
             name if name == emit_events => (emit_events, &mut request.emit_events),
+            name if name == replica_events => (replica_events, &mut request.replica_events),
             _ => {
                 let known = SETTINGS.join(", ");
                 return Err(Refusal::invalid(format!(
@@ -199,6 +213,7 @@ impl From<v1::TableState> for TableState {
             realtime_public: state.realtime_public,
             delete_events: state.delete_events,
             emit_events: state.emit_events,
+            replica_events: state.replica_events,
             emitting: state.emitting,
             notes,
         }

@@ -65,7 +65,7 @@ async fn tables_are_listed_and_set() {
     assert_eq!(listed.status, 200);
     let notes = json!({
         "schema": "public", "table": "notes", "cdc_enabled": true, "rls_enabled": true, "realtime_public": false,
-        "delete_events": true, "emit_events": false, "emitting": true, "notes": []
+        "delete_events": true, "emit_events": false, "replica_events": false, "emitting": true, "notes": []
     });
     assert_eq!(listed.body, json!({ "tables": [notes] }));
     assert!(listed.head.contains("cache-control: no-store"), "{}", listed.head);

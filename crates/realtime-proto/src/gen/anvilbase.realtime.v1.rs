@@ -1141,6 +1141,8 @@ pub struct SetTableRequest {
     pub delete_events: ::core::option::Option<bool>,
     #[prost(bool, optional, tag = "7")]
     pub emit_events: ::core::option::Option<bool>,
+    #[prost(bool, optional, tag = "8")]
+    pub replica_events: ::core::option::Option<bool>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetTableResponse {
@@ -1174,6 +1176,9 @@ pub struct TableState {
     /// Its primary key has a column of a text type, whose values deletes show to every subscriber.
     #[prost(bool, tag = "9")]
     pub text_key: bool,
+    /// Writes under session_replication_role = replica announce themselves too.
+    #[prost(bool, tag = "10")]
+    pub replica_events: bool,
 }
 /// Generated client implementations.
 pub mod table_service_client {
