@@ -54,7 +54,7 @@ test: setup build ## Run all tests, on real PostgreSQL, real NATS and real clien
 
 # What touches a database, on the other PostgreSQL; the rest (wire, clients, command) does not depend on it.
 TESTS_18 ?= package(realtime-listener) | package(realtime-authz) | package(realtime-gateway) \
-	| (package(realtime-tests) & !test(/^(bus|clients|cold|config_table|dev|layers|readme)::/))
+	| (package(realtime-tests) & !binary(process) & !test(/^(bus|case_list|clients|cold|config_table|consumers|dev|layers|readme)::/))
 
 .PHONY: test-18
 test-18: setup build ## Run the tests that touch a database once more, on PostgreSQL 18
@@ -79,6 +79,13 @@ LOAD_ARGS ?= latency
 load: setup ## Measure latency from COMMIT to socket beside a bare LISTEN client: JSON and a table
 	@$(BUILD) --release
 	@$(TARGET)/release/realtime-load $(LOAD_ARGS)
+
+# An hour of random faults; SOAK_ARGS="--seconds 600 --seed 7" is another run.
+SOAK_ARGS ?=
+
+.PHONY: soak
+soak: setup build ## Do random faults to a cluster for an hour, and account for every committed change
+	@$(TARGET)/debug/realtime-soak $(SOAK_ARGS)
 
 # cargo-deny and shellcheck come as binaries (seconds); `cargo install cargo-deny` is the way out where there is no
 # such binary, and costs several minutes on two cores.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod bus;
+mod case_list;
 mod clients;
 mod cold;
 mod config_table;
