@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::gate::{self, Step};
 use crate::metrics::AuthzMetrics;
 use crate::policy::{Failure, Outcome, Question, Unaskable, judge};
-use crate::pools::{Lease, PoolError};
+use crate::pools::Lease;
 use crate::projects::Project;
 use crate::tables::Table;
 
@@ -110,13 +110,13 @@ impl Check<'_> {
         if role.is_service() || !self.project.config.allows_role(role) {
             return Err(DropReason::NoPrivilege);
         }
-        let Project { pool, facts, config } = self.project;
+        let Project { pool, facts, .. } = self.project;
         let read = facts.table(pool, self.event.relid, role, self.seen, self.metrics);
         match tokio::time::timeout_at(self.deadline, read).await {
             Ok(Ok(Some(table))) => Ok(table),
             // Nobody can be asked any more what was visible of a table that is gone.
             Ok(Ok(None)) => Err(DropReason::ImageUnreadable),
-            Ok(Err(error)) => Err(unavailable(&error, &config.id)),
+            Ok(Err(error)) => Err(self.project.unavailable(&error, self.metrics)),
             Err(_) => Err(DropReason::Deadline),
         }
     }
@@ -192,7 +192,7 @@ impl Check<'_> {
             Some(lease) => lease,
             None => match tokio::time::timeout_at(self.deadline, self.project.pool.acquire()).await {
                 Ok(Ok(lease)) => lease,
-                Ok(Err(error)) => return Asked::Failed(unavailable(&error, &self.project.config.id)),
+                Ok(Err(error)) => return Asked::Failed(self.project.unavailable(&error, self.metrics)),
                 Err(_) => return Asked::Failed(DropReason::Deadline),
             },
         };
@@ -238,17 +238,5 @@ fn dropped(reason: DropReason) -> Judgement {
 fn fill(verdicts: &mut [Option<Judgement>], members: &[usize], judgement: Judgement) {
     for at in members {
         verdicts[*at] = Some(judgement.clone());
-    }
-}
-
-/// The reason to give where no connection, or no answer from one, came. Logged here, once.
-pub fn unavailable(error: &PoolError, project: &realtime_core::id::ProjectId) -> DropReason {
-    match error {
-        PoolError::Saturated => DropReason::PoolSaturated,
-        PoolError::Role => DropReason::NoPrivilege,
-        PoolError::Connect(_) | PoolError::Prober(_) | PoolError::Database(_) => {
-            tracing::warn!(%project, %error, "the project's database cannot be asked");
-            DropReason::DatabaseUnavailable
-        }
     }
 }

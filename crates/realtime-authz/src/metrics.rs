@@ -25,6 +25,8 @@ pub struct AuthzMetrics {
     pub verdicts: Family<OutcomeLabel, Counter>,
     /// Times that a connection did not become free in time.
     pub saturated: Counter,
+    /// Times that a project's database could not be asked.
+    pub unavailable: Counter,
     /// Connections opened.
     pub connections_opened: Counter,
     /// Connections open now.
@@ -54,6 +56,11 @@ impl AuthzMetrics {
             "authz_pool_saturated",
             "Times that no database connection became free in time",
             &own.saturated,
+        );
+        add(
+            "authz_database_unavailable",
+            "Times that a project's database could not be asked",
+            &own.unavailable,
         );
         add(
             "authz_connections_opened",

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use crate::check::{Check, Judgement, unavailable};
+use crate::check::{Check, Judgement};
 use crate::metrics::AuthzMetrics;
 use crate::projects::{NoProject, Project, Projects};
 use crate::tables::no_such_table;
@@ -121,7 +121,7 @@ impl Service {
             Ok(Ok(Some(table))) if role.is_service() => Ok((*table).clone().for_service()),
             Ok(Ok(Some(table))) => Ok(table.describe()),
             Ok(Ok(None)) => Ok(no_such_table(name)),
-            Ok(Err(error)) => match unavailable(&error, &project.config.id) {
+            Ok(Err(error)) => match project.unavailable(&error, &self.0.metrics) {
                 DropReason::PoolSaturated => Err(Status::resource_exhausted(error.to_string())),
                 DropReason::NoPrivilege => Err(Status::failed_precondition(error.to_string())),
                 _ => Err(Status::unavailable("database: cannot be asked just now")),
