@@ -108,7 +108,8 @@ begin
   select pg_catalog.string_agg(pg_catalog.format('($1).%I', k.name), ',' order by k.place) into v_fields
   from pg_catalog.json_array_elements_text(names::pg_catalog.json) with ordinality as k(name, place);
   if v_fields is not null then
-    execute 'select anvilbase_realtime.row_json(r) from (select ' operator(pg_catalog.||) v_fields
+    -- With the star it is the row, and never a column that is called r as well.
+    execute 'select anvilbase_realtime.row_json(r.*) from (select ' operator(pg_catalog.||) v_fields
       operator(pg_catalog.||) ') r' into v_text using value;
   end if;
   return v_text;
@@ -154,6 +155,16 @@ declare
   v_channel pg_catalog.text;
   v_text pg_catalog.text;
 begin
+  -- Anybody can hang this function on a table of his own. As anything but our own kind of trigger, or for a table that only
+  -- its session can see, there is nothing to announce, and the statement goes on as if there were no trigger.
+  if tg_level operator(pg_catalog.<>) 'ROW' or tg_when operator(pg_catalog.<>) 'AFTER'
+    or pg_catalog.starts_with(tg_table_schema::pg_catalog.text, 'pg_temp_')
+  then
+    if tg_op operator(pg_catalog.=) 'DELETE' then
+      return old;
+    end if;
+    return new;
+  end if;
   if v_root operator(pg_catalog.<>) tg_relid then
     select n.nspname, c.relname into v_schema, v_table
     from pg_catalog.pg_class c
@@ -212,7 +223,8 @@ begin
       perform anvilbase_realtime.utf8_length(v_text);
     end if;
   end if;
-  if pg_catalog.octet_length(v_text) operator(pg_catalog.>) c_bytes_max then
+  -- A null would be an empty notification, which is taken for the loss of anything.
+  if v_text is null or pg_catalog.octet_length(v_text) operator(pg_catalog.>) c_bytes_max then
     raise sqlstate 'AVB01';
   end if;
   -- Last of all: who has a channel has everything.

@@ -185,6 +185,60 @@ async fn a_stranger_can_neither_call_nor_attach_what_is_ours() {
     }
 }
 
+/// Whoever makes partitions may hang the row trigger on what is his; what it is not made for must announce nothing, least of
+/// all the loss of anything, and must leave the statement as it is.
+#[tokio::test]
+async fn the_row_trigger_on_what_it_is_not_made_for_announces_nothing_and_changes_no_statement() {
+    let fixture = Fixture::start().await;
+    let mallory = fixture.mallory().await;
+    fixture
+        .run(&format!(
+            "grant usage on schema anvilbase_realtime to mallory; grant temporary on database {DATABASE} to mallory"
+        ))
+        .await;
+    let mut tap = fixture.tap().await;
+    for (create, own) in [
+        ("create temp table own", "own"),
+        ("create table mallory.own", "mallory.own"),
+    ] {
+        for trigger in [
+            "after insert or update or delete or truncate on TABLE for each statement",
+            "before insert or update or delete or truncate on TABLE for each statement",
+            "before insert or update or delete on TABLE for each row",
+            "after insert or update or delete on TABLE for each row",
+        ] {
+            // That one announces its owner's own rows, which is another matter.
+            if own == "mallory.own" && trigger.starts_with("after") && trigger.ends_with("row") {
+                continue;
+            }
+            let trigger = trigger.replace("TABLE", own);
+            let create = format!(
+                "{create} (id int primary key, word text); \
+                 create trigger own {trigger} execute function anvilbase_realtime.emit()"
+            );
+            mallory.batch_execute(&create).await.unwrap();
+            for (sql, rows) in [
+                ("insert into TABLE values (1, 'a'), (2, 'b')", 2),
+                ("update TABLE set word = 'c'", 2),
+                ("delete from TABLE where word = 'c' and id = 1", 1),
+                ("truncate TABLE", 0),
+                ("drop table TABLE", 0),
+            ] {
+                let done = mallory.execute(&*sql.replace("TABLE", own), &[]).await.unwrap();
+                assert_eq!(done, rows, "{trigger}: {sql}");
+            }
+        }
+    }
+    let view = "create view mallory.v as select 1 as id; \
+                create trigger own instead of insert on mallory.v for each row execute function anvilbase_realtime.emit(); \
+                insert into mallory.v values (2)";
+    mallory.batch_execute(view).await.unwrap();
+    // All but that tables came and went.
+    let mut told = tap.all(&fixture).await;
+    told.retain(|envelope| envelope.operation() != "X");
+    assert!(told.is_empty(), "{told:?}");
+}
+
 #[tokio::test]
 async fn our_own_logins_have_no_more_than_they_need() {
     let fixture = Fixture::start().await;
