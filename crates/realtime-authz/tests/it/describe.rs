@@ -209,3 +209,36 @@ async fn a_role_that_is_not_the_projects_is_refused_without_its_name() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().starts_with("role:") && !refused.message().contains("postgres"));
 }
+
+/// Filters compare the bytes of UTF-8, the server its own.
+#[tokio::test]
+async fn text_is_ordered_by_bytes_only_where_the_servers_bytes_are_in_our_order() {
+    let db = Fixture::start().await;
+    let columns = include_str!("../../src/tables/sql/columns.sql");
+    for (encoding, ordered) in [
+        ("UTF8", true),
+        ("LATIN1", true),
+        ("LATIN2", false),
+        ("EUC_JP", false),
+    ] {
+        let name = encoding.to_lowercase();
+        db.run(&format!(
+            "create database {name} with template template0 encoding '{encoding}' lc_collate 'C' lc_ctype 'C'"
+        ))
+        .await;
+        let client = db.pg.connect(&name).await;
+        client
+            .batch_execute(
+                "create table t(plain text, named text collate \"C\", kept text collate \"POSIX\")",
+            )
+            .await
+            .unwrap();
+        let relid = client.query_one("select 't'::regclass::oid", &[]).await.unwrap();
+        let rows = client
+            .query(columns, &[&relid.get::<_, u32>(0), &"anon"])
+            .await
+            .unwrap();
+        let found: Vec<bool> = rows.iter().map(|row| row.get("ordered_by_bytes")).collect();
+        assert_eq!(found, [ordered; 3], "{encoding}");
+    }
+}

@@ -51,7 +51,8 @@ select
   shapes.opaque or a.attgenerated::text = 'v' as opaque,
   shapes.json_top,
   shapes.json_inside,
-  coalesce(
+  -- By the server's bytes; ours are UTF-8's, in the same order only for UTF8 and LATIN1.
+  d.encoding in (6, 8) and coalesce(
     case
       when a.attcollation = 0 then null
       when l.collprovider::text = 'd' then
@@ -132,7 +133,8 @@ left join lateral (
 ) as element on true
 join pg_catalog.pg_database d on d.datname = pg_catalog.current_database()
 -- What the database's own collation takes for letters, asked of itself; encodings whose characters are numbered as
--- Unicode's (UTF8, LATIN1) only. The numbers are no constants: in LATIN1 the planner must not work out what is not there.
+-- Unicode's (UTF8, LATIN1) only. The numbers are no constants: the planner must not work out what an
+-- encoding has not.
 cross join lateral (
   select
     d.encoding in (6, 8) as known,
@@ -144,7 +146,8 @@ cross join lateral (
       when pg_catalog.lower('ABCDEFGHIJKLMNOPQRSTUVWXYZ' collate pg_catalog."default") = 'abcdefghijklmnopqrstuvwxyz'
         and pg_catalog.upper('abcdefghijklmnopqrstuvwxyz' collate pg_catalog."default") = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ'
         -- Lithuanian writes an accented i as two characters.
-        and pg_catalog.lower(pg_catalog.chr(204 + 0 * d.encoding) collate pg_catalog."default") = pg_catalog.chr(236)
+        and pg_catalog.lower(pg_catalog.chr(case when d.encoding in (6, 8) then 204 else 65 end) collate pg_catalog."default")
+          = pg_catalog.chr(case when d.encoding in (6, 8) then 236 else 97 end)
         then 'wide'
     end as own,
     case when d.encoding = 6 then pg_catalog.lower(pg_catalog.chr(304 + 0 * d.encoding) collate pg_catalog."default") else '' end
