@@ -169,6 +169,45 @@ async fn what_no_event_tells_is_read_again_after_a_while() {
     .await;
 }
 
+/// In the writer's own transaction, so that no notice comes before the row: what a policy names is another function, and
+/// then another table, under the same name.
+#[tokio::test]
+async fn a_policys_names_mean_what_they_meant_when_it_was_made() {
+    let db = Fixture::start().await;
+    db.run(&format!(
+        "create function mine(owner uuid) returns boolean language sql stable as 'select owner = auth.uid()'; \
+         create function theirs(owner uuid) returns boolean language sql stable as 'select true'; \
+         create table members(who uuid); grant select on members to authenticated; \
+         create table everybody(who uuid); grant select on everybody to authenticated; \
+         insert into members values ('{U1}'); insert into everybody values ('{U1}'), ('{U2}'); \
+         create policy p on members for select using (true); create policy p on everybody for select using (true); \
+         create table t(id int primary key, owner uuid); alter table t enable row level security; \
+         create policy p on t for select to authenticated using (mine(owner)); \
+         create table u(id int primary key); alter table u enable row level security; \
+         create policy p on u for select to authenticated using (exists (select from members m where m.who = auth.uid()))"
+    ))
+    .await;
+    let both = [user(U1), user(U2)];
+    let first = db.change(&format!("insert into t values (1, '{U1}')")).await;
+    assert_eq!(db.judge(&first, &both).await, [WHOLE, HIDDEN]);
+    let swapped = db
+        .change(&format!(
+            "begin; insert into t values (2, '{U1}'); alter function mine rename to old; \
+             alter function theirs rename to mine; commit"
+        ))
+        .await;
+    assert_eq!(db.judge(&swapped, &both).await, [WHOLE, HIDDEN]);
+    let first = db.change("insert into u values (1)").await;
+    assert_eq!(db.judge(&first, &both).await, [WHOLE, HIDDEN]);
+    let swapped = db
+        .change(
+            "begin; insert into u values (2); alter table members rename to old; \
+             alter table everybody rename to members; commit",
+        )
+        .await;
+    assert_eq!(db.judge(&swapped, &both).await, [WHOLE, HIDDEN]);
+}
+
 #[tokio::test]
 async fn callers_at_once_read_facts_once() {
     let db = Fixture::start().await;

@@ -1,6 +1,16 @@
 -- Stands for what the facts about one relation for one role are read from, so that facts can be believed for as long as
 -- the catalog stamps alike. $1: its oid; $2: the role's name. Run as the prober: the settings are its own to read. What a
 -- type is made of is not in here: it hides nothing.
+--
+-- Conditions are in here as text: facts hold them so, and what a name in them stands for changes with renames that leave
+-- the policy itself alone. How they come out as text depends on settings, which may differ from session to session.
+with settled as materialized (
+  select pg_catalog.count(pg_catalog.set_config(s.name, s.value, true)) as settings
+  from (values
+    ('search_path', ''), ('extra_float_digits', '1'), ('quote_all_identifiers', 'off'), ('datestyle', 'ISO'),
+    ('timezone', 'UTC'), ('intervalstyle', 'postgres'), ('bytea_output', 'hex'), ('lc_monetary', 'C')
+  ) as s(name, value)
+)
 select pg_catalog.hashtextextended(
   pg_catalog.json_build_array(
     n.nspname, n.oid, c.relname, c.relkind, c.relispartition, c.relrowsecurity, c.relforcerowsecurity,
@@ -23,6 +33,8 @@ select pg_catalog.hashtextextended(
     (
       select pg_catalog.json_agg(pg_catalog.json_build_array(
         p.oid, p.xmin::text,
+        -- Null where the table is gone meanwhile.
+        case when p.polcmd::text = any ('{r,*}'::text[]) then pg_catalog.pg_get_expr(p.polqual, p.polrelid) end,
         (
           select pg_catalog.bool_or(case when r.role = 0::oid then true else pg_catalog.pg_has_role($2::name, r.role, 'USAGE') end)
           from pg_catalog.unnest(p.polroles) as r(role)
@@ -35,7 +47,8 @@ select pg_catalog.hashtextextended(
       from pg_catalog.pg_index i where i.indrelid = c.oid and i.indisprimary
     )
   )::text, 0)
-from pg_catalog.pg_class c
+from settled
+join pg_catalog.pg_class c on settled.settings > 0
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 cross join lateral (select pg_catalog.has_table_privilege($2::name, c.oid, 'SELECT')) as granted(whole)
 where c.oid = $1
