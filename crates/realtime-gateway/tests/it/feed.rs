@@ -1,5 +1,7 @@
 //! How a feed comes up, waits, and follows its tables.
 
+use std::time::Duration;
+
 use realtime_core::subject;
 use realtime_testkit::wait::until;
 use serde_json::{Value, json};
@@ -168,6 +170,37 @@ async fn facts_are_asked_for_once_until_the_table_changes() {
         }
     }
     assert_eq!(world.authz.describes.lock().len(), asked);
+}
+
+/// As by a membership, which no event tells of, and by everything where there are no event triggers.
+#[tokio::test]
+async fn a_filter_follows_its_table_when_nobody_says_that_it_changed() {
+    let world = World::start().await;
+    let user = token("authenticated", "u1");
+    let is = |room_type: &str| {
+        let facts = facts("public", "notes", room_type);
+        world.authz.tables.lock().insert("notes".into(), facts);
+    };
+    is("text");
+    let (mut client, _) = world.joined(&user, filtered("room=eq.07")).await;
+    world.insert(json!({ "id": 1, "room": 7 })).await;
+    world.insert(json!({ "id": 2, "room": "07" })).await;
+    assert_eq!(story(&mut client, 2).await, ["row:2"]);
+    // From here on 7 and 07 are equal, and the first of them to arrive says that this is known.
+    is("int4");
+    let rows = async {
+        for id in 3_u64.. {
+            world.insert(json!({ "id": id, "room": 7 })).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let arrives = client.until("a row of the table as it is", |frame| {
+        frame[3] == "postgres_changes"
+    });
+    tokio::select! {
+        () = rows => panic!("there are always more"),
+        (frame, _) = arrives => assert_eq!(frame[4]["data"]["new"]["room"], 7),
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,10 @@ use crate::feed::subscribers::{Rebound, Serial, Subscribers};
 /// How long an event waits for facts about its table.
 const FACTS_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How long filters count as bound to what their table is. Not everything that changes a table for a role is told of:
+/// memberships never are, and nothing is where provisioning could make no event triggers.
+const CLEAN_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// How soon after a failure facts are asked for again: events do not wait in the meantime.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -31,12 +35,17 @@ pub type Facts = BTreeMap<Role, Arc<TableFacts>>;
 pub struct Binder {
     project: ProjectId,
     tables: Tables,
-    /// Tables whose filters are bound to what the table is, with its oid.
-    clean: FxHashMap<TableRef, u32>,
+    /// Tables whose filters are bound to what the table is.
+    clean: FxHashMap<TableRef, Clean>,
     /// Tables whose facts could not be read.
     failed: FxHashMap<TableRef, Failed>,
     /// Changes of tables may have been missed.
     in_doubt: bool,
+}
+
+struct Clean {
+    relid: u32,
+    at: Instant,
 }
 
 struct Failed {
@@ -99,7 +108,11 @@ impl Binder {
         subscribers: &Subscribers,
     ) -> Option<BoxFuture<'static, Facts>> {
         let table = &event.table;
-        if self.clean.get(table) == Some(&event.relid) {
+        if self
+            .clean
+            .get(table)
+            .is_some_and(|clean| clean.relid == event.relid && clean.at.elapsed() < CLEAN_AGE_MAX)
+        {
             return None;
         }
         if self
@@ -129,8 +142,10 @@ impl Binder {
         let rebound = subscribers.rebind(&event.table, facts);
         self.failed.remove(&event.table);
         if rebound.without_facts.is_empty() {
-            self.clean.insert(event.table.clone(), event.relid);
+            let (relid, at) = (event.relid, Instant::now());
+            self.clean.insert(event.table.clone(), Clean { relid, at });
         } else {
+            self.clean.remove(&event.table);
             let without_facts = rebound.without_facts.clone();
             self.failed.insert(
                 event.table.clone(),
