@@ -61,7 +61,7 @@ impl Check<'_> {
             }
         }
         if let Some(lease) = lease {
-            lease.release().await;
+            lease.release();
         }
         for (role, members, stale) in misfits {
             self.judge_again(role, &members, &stale, &mut verdicts).await;
@@ -100,7 +100,7 @@ impl Check<'_> {
         let mut lease = None;
         self.judge_with(&table, role, members, &mut lease, verdicts).await;
         if let Some(lease) = lease {
-            lease.release().await;
+            lease.release();
         }
     }
 
@@ -200,12 +200,10 @@ impl Check<'_> {
         let judged = judge(held.connection(), subject, question, &subjects, self.deadline).await;
         if !judged.intact {
             self.metrics.connections_suspect.inc();
-            // What was answered was; that it was answered by current facts may not be known.
-            return match judged.current {
-                true => Asked::Answered(judged.outcomes),
-                false if Instant::now() >= self.deadline => Asked::Failed(DropReason::Deadline),
-                false => Asked::Failed(DropReason::DatabaseUnavailable),
-            };
+            return Asked::Failed(match Instant::now() >= self.deadline {
+                true => DropReason::Deadline,
+                false => DropReason::DatabaseUnavailable,
+            });
         }
         *lease = Some(held);
         match judged.current {

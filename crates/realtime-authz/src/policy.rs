@@ -22,7 +22,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use crate::gate::Sight;
-use crate::pools::{Connection, Prepared, StatementKey, TransactionError, is_lost};
+use crate::pools::{Connection, Prepared, StatementKey, TransactionError, is_lost, is_unguarded};
 use crate::tables::Table;
 
 /// Transactions on their way to the server at once, on one connection.
@@ -35,6 +35,16 @@ pub enum Outcome {
     Sees(Sight),
     /// It did not, or not so that it can be believed.
     Failed(Failure),
+}
+
+impl Outcome {
+    /// Whether it may have come of a guard that is not what it was.
+    fn questions_guard(&self) -> bool {
+        match self {
+            Self::Sees(_) => false,
+            Self::Failed(failure) => failure.is_misfit() || failure.reason == DropReason::DatabaseUnavailable,
+        }
+    }
 }
 
 /// Why a subject could not be judged.
@@ -50,14 +60,16 @@ pub struct Failure {
 pub struct Judged {
     /// One per subject, in their order.
     pub outcomes: Vec<Outcome>,
-    /// Every answer that was asked for came.
+    /// Every answer that was asked for came, and the session was found clean after the last of them. Without that there
+    /// are no outcomes but failures.
     pub intact: bool,
     /// The facts that the question was made of were those of the catalog when it was asked.
     pub current: bool,
 }
 
 /// Asks a question for subjects of one role, until `deadline`. Without a question the facts alone say what
-/// the subjects see, and only whether they are current is asked.
+/// the subjects see, and only whether they are current is asked. No answer is believed before the session was found clean:
+/// one subject's policy may have changed what answers for the next.
 pub async fn judge(
     connection: &mut Connection,
     (table, role): (&Table, &Role),
@@ -70,7 +82,9 @@ pub async fn judge(
     let mut stamped = None;
     let work = async {
         match question {
-            Some(question) => ask_all(connection, question, subjects, &mut outcomes).await,
+            Some(question) => {
+                ask_all(connection, question, subjects, &mut outcomes).await && connection.cleanse().await
+            }
             None => true,
         }
     };
@@ -84,6 +98,9 @@ pub async fn judge(
     } else {
         DropReason::DatabaseUnavailable
     };
+    if !intact {
+        outcomes.clear();
+    }
     outcomes.resize(subjects.len(), Outcome::Failed(Failure::new(missing)));
     Judged {
         outcomes,
@@ -127,6 +144,10 @@ async fn ask_all(
                 }
             }
         }
+    }
+    // A guard may be another's now, or gone.
+    if outcomes.iter().any(Outcome::questions_guard) {
+        connection.forget_guards();
     }
     doubtful.retain(
         |at| matches!(&outcomes[*at], Outcome::Failed(failure) if failure.reason == DropReason::PolicyError),
@@ -217,6 +238,10 @@ impl Failed {
                 failure: Failure::new(DropReason::DatabaseUnavailable),
                 lost: true,
             },
+            TransactionError::Unguarded => Self {
+                failure: Failure::new(DropReason::DatabaseUnavailable),
+                lost: false,
+            },
             TransactionError::Subject(error) if !is_lost(&error) => Self {
                 failure: match error.code() {
                     Some(&SqlState::QUERY_CANCELED) => Failure::new(DropReason::Deadline),
@@ -238,10 +263,10 @@ impl Failed {
     }
 
     fn of_statement(error: &Error) -> Self {
-        if is_lost(error) {
+        if is_lost(error) || is_unguarded(error) {
             return Self {
                 failure: Failure::new(DropReason::DatabaseUnavailable),
-                lost: true,
+                lost: is_lost(error),
             };
         }
         let failure = match error.code() {

@@ -2,7 +2,7 @@
 //!
 //! Must never hand out a connection that somebody else's work may have touched: one whose
 //! answer was late, lost or strange is closed, and what a session can keep over a rollback is
-//! taken off it before the next use.
+//! taken off it before the next use, and before what it answered is believed.
 
 mod connection;
 mod prober;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) use connection::STAMP;
-pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost};
+pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost, is_unguarded};
 pub use prober::ProberFault;
 
 use crate::metrics::{AuthzMetrics, Counted};
@@ -286,16 +286,9 @@ impl Lease {
         Ok(work?)
     }
 
-    /// Returns the connection after work that ran policies: what outlives a rollback is taken
-    /// off it, and a connection on which somebody prepared statements is closed.
-    pub async fn release(self) {
-        let deadline = Instant::now() + self.pool.shared.limits.acquire;
-        match tokio::time::timeout_at(deadline, self.connection.cleanse()).await {
-            Ok(true) => self.put_back(),
-            Ok(false) | Err(_) => {
-                self.pool.shared.metrics.connections_suspect.inc();
-            }
-        }
+    /// Returns the connection after work that ran policies, once [`Connection::cleanse`] has found it clean.
+    pub fn release(self) {
+        self.put_back();
     }
 
     fn put_back(self) {

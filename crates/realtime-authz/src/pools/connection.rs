@@ -3,17 +3,20 @@
 //! Must never commit: a subject's transaction is rolled back whatever came of it, and with it
 //! every setting, role and temporary object. Must run what policies' authors wrote within the
 //! role's guard, where there is one: a function of the role's own, out of which nobody can become
-//! another role.
+//! another role. Must never send by name what runs outside of a guard: who is judged can put statements of his own in the
+//! place of named ones, and they outlive a rollback.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use realtime_core::claims::Role;
 use realtime_core::id::ProjectId;
 use realtime_node::postgres::{Dsn, PgOptions, connect, quote_identifier};
 use realtime_node::tasks::Tasks;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Statement};
@@ -35,16 +38,27 @@ const CLEANSE: &str = "select pg_catalog.pg_advisory_unlock_all(), \
 /// See its file.
 pub(crate) const STAMP: &str = include_str!("../tables/sql/stamp.sql");
 
-/// Whether a role has a guard that is as provisioning made it. Of an owner's own settings on it none are taken: they
-/// would be in force while policies are judged.
-const GUARD: &str = "select p.proname::pg_catalog.text from pg_catalog.pg_proc p \
-     join pg_catalog.pg_namespace n on n.oid OPERATOR(pg_catalog.=) p.pronamespace \
-     join pg_catalog.pg_roles r on r.oid OPERATOR(pg_catalog.=) p.proowner \
-     where n.nspname OPERATOR(pg_catalog.=) 'anvilbase_realtime'::pg_catalog.name \
-       and p.proname OPERATOR(pg_catalog.=) pg_catalog.concat('as_', $1)::pg_catalog.name \
-       and r.rolname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
-       and p.proargtypes::pg_catalog.text OPERATOR(pg_catalog.=) '25 1009' \
-       and p.prosecdef and p.proconfig is null";
+/// A role's guard, where it is as provisioning made it, and whether the role was given one. Of an owner's own settings on it
+/// none are taken: they would be in force while policies are judged.
+const GUARD: &str = "select ( \
+       select p.proname::pg_catalog.text from pg_catalog.pg_proc p \
+       join pg_catalog.pg_namespace n on n.oid OPERATOR(pg_catalog.=) p.pronamespace \
+       join pg_catalog.pg_roles r on r.oid OPERATOR(pg_catalog.=) p.proowner \
+       where n.nspname OPERATOR(pg_catalog.=) 'anvilbase_realtime'::pg_catalog.name \
+         and p.proname OPERATOR(pg_catalog.=) pg_catalog.concat('as_', $1)::pg_catalog.name \
+         and r.rolname OPERATOR(pg_catalog.=) $1::pg_catalog.name \
+         and p.proargtypes::pg_catalog.text OPERATOR(pg_catalog.=) '25 1009' \
+         and p.prosecdef and p.proconfig is null and p.provolatile OPERATOR(pg_catalog.=) 'v'::pg_catalog.\"char\" \
+         and pg_catalog.array_length(p.proacl, 1) OPERATOR(pg_catalog.=) 1 \
+     ), exists ( \
+       select from anvilbase_realtime.guarded g where g.role_name OPERATOR(pg_catalog.=) $1::pg_catalog.name \
+     )";
+
+/// What a guard raises that is no longer as provisioning made it.
+const NO_GUARD: &str = "AVB02";
+
+/// How long it is believed what was found of a role's guard.
+const GUARD_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The name that a session knows its latest statement of a text by.
 const NAME: &str = "select s.name from pg_catalog.pg_prepared_statements s \
@@ -54,11 +68,9 @@ const NAME: &str = "select s.name from pg_catalog.pg_prepared_statements s \
 pub struct Connection {
     client: Arc<Client>,
     _driver: Driver,
-    subject: Statement,
     stamp: Statement,
-    /// The call of each role's guard; `None` where it has none.
-    guards: HashMap<Role, Option<Statement>>,
-    statements: HashMap<StatementKey, Prepared>,
+    guards: HashMap<Role, (Way, Instant)>,
+    statements: HashMap<StatementKey, Named>,
     statements_max: usize,
     _counted: Option<Counted>,
 }
@@ -80,16 +92,26 @@ pub struct StatementKey {
 /// A statement that a session has prepared. Its answer is one list of booleans.
 #[derive(Clone)]
 pub struct Prepared {
-    statement: Statement,
-    guard: Option<Guard>,
+    statement: Named,
+    way: Way,
 }
 
-/// The way to a statement through its role's guard.
 #[derive(Clone)]
-struct Guard {
-    call: Statement,
-    /// The session's name of the statement.
-    name: Arc<str>,
+struct Named {
+    statement: Statement,
+    /// The session's name of it; only known where there was a guard to tell it to.
+    name: Option<Arc<str>>,
+}
+
+/// How a role's statements are run.
+#[derive(Clone)]
+enum Way {
+    /// Through its guard, which this calls.
+    Guarded(Arc<str>),
+    /// By themselves: nobody has given the role a guard.
+    Bare,
+    /// Not at all: it had a guard, and that one is gone or has been altered.
+    Closed,
 }
 
 /// Whether plans may serve one subject after another.
@@ -108,6 +130,8 @@ pub enum TransactionError {
     Subject(Error),
     /// The statement failed.
     Statement(Error),
+    /// The role has no guard any more, or a statement of ours is gone: nothing was asked.
+    Unguarded,
     /// The transaction could not be begun or ended: nothing is known of the session any more.
     Lost(Error),
 }
@@ -128,14 +152,10 @@ impl Connection {
         let driver = Driver(tasks.spawn("query connection", connection.drive()));
         prober::inspect(&client).await?;
         set_up(&client, limits).await?;
-        let (subject, stamp) = futures_util::try_join!(
-            client.prepare_typed(SUBJECT, &[Type::TEXT, Type::TEXT]),
-            client.prepare_typed(STAMP, &[Type::OID, Type::TEXT]),
-        )?;
+        let stamp = client.prepare_typed(STAMP, &[Type::OID, Type::TEXT]).await?;
         Ok(Self {
             client: Arc::new(client),
             _driver: driver,
-            subject,
             stamp,
             guards: HashMap::new(),
             statements: HashMap::new(),
@@ -156,7 +176,8 @@ impl Connection {
     }
 
     /// What the facts about a relation for a role stamp as just now; `None`: there is no such relation. Sent at
-    /// the first poll, ahead of whatever is sent after that.
+    /// the first poll, ahead of whatever is sent after that. By name: for a session that nobody was judged on since it was
+    /// found clean.
     pub fn stamp(&self, relid: u32, role: &Role) -> impl Future<Output = Result<Option<i64>, Error>> + use<> {
         let (client, statement, role) = (Arc::clone(&self.client), self.stamp.clone(), role.clone());
         async move {
@@ -182,13 +203,14 @@ impl Connection {
         plans: Plans,
         statement: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, TransactionError> {
-        let subject: [&(dyn ToSql + Sync); 2] = [&role, &claims];
+        let subject: [(&(dyn ToSql + Sync), Type); 2] = [(&role, Type::TEXT), (&claims, Type::TEXT)];
         let (begun, switched, answer, ended) = futures_util::join!(
             self.client.batch_execute(match plans {
-                Plans::Kept => "BEGIN READ ONLY",
-                Plans::Anew => "BEGIN READ ONLY; DISCARD PLANS",
+                // Each statement sees the catalog as it is: a guard that was altered just now does not find itself intact.
+                Plans::Kept => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+                Plans::Anew => "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; DISCARD PLANS",
             }),
-            self.client.query(&self.subject, &subject),
+            self.client.query_typed(SUBJECT, &subject),
             statement,
             self.client.batch_execute("ROLLBACK"),
         );
@@ -211,8 +233,15 @@ impl Connection {
         key: &StatementKey,
         parameters: usize,
     ) -> Result<Prepared, TransactionError> {
-        if let Some(statement) = self.statements.get(key) {
-            return Ok(statement.clone());
+        let way = self.way(&key.role).await?;
+        if matches!(way, Way::Closed) {
+            return Err(TransactionError::Unguarded);
+        }
+        if let Some(statement) = self.statements.get(key)
+            && (statement.name.is_some() || matches!(way, Way::Bare))
+        {
+            let statement = statement.clone();
+            return Ok(Prepared { statement, way });
         }
         let types = vec![Type::TEXT; parameters];
         let prepared = self
@@ -233,47 +262,66 @@ impl Connection {
             }
             prepared => prepared?,
         };
-        let guard = self.guard(&key.role, &key.sql).await?;
+        let mut name = None;
+        if matches!(way, Way::Guarded(_)) {
+            let named = self.client.query_typed(NAME, &[(&&*key.sql, Type::TEXT)]).await;
+            let named = named.map_err(TransactionError::Lost)?;
+            let row = named.first().ok_or(TransactionError::Unguarded)?;
+            name = Some(Arc::from(row.get::<_, &str>(0)));
+        }
         if self.statements.len() >= self.statements_max {
             self.statements.clear();
         }
-        let prepared = Prepared { statement, guard };
-        self.statements.insert(key.clone(), prepared.clone());
-        Ok(prepared)
+        let statement = Named { statement, name };
+        self.statements.insert(key.clone(), statement.clone());
+        Ok(Prepared { statement, way })
     }
 
-    /// The way through a role's guard to the statement that was prepared last.
-    async fn guard(&mut self, role: &Role, sql: &str) -> Result<Option<Guard>, TransactionError> {
-        let call = match self.guards.get(role) {
-            Some(call) => call.clone(),
-            None => {
-                let call = self.find_guard(role).await?;
-                self.guards.insert(role.clone(), call.clone());
-                call
-            }
-        };
-        let Some(call) = call else { return Ok(None) };
-        let named = self.client.query_typed(NAME, &[(&sql, Type::TEXT)]).await;
-        let named = named.map_err(TransactionError::Lost)?;
-        Ok(named.first().map(|row| Guard {
-            call,
-            name: Arc::from(row.get::<_, &str>(0)),
-        }))
+    /// How statements are run for a role.
+    async fn way(&mut self, role: &Role) -> Result<Way, TransactionError> {
+        if let Some((way, at)) = self.guards.get(role)
+            && at.elapsed() < GUARD_AGE_MAX
+        {
+            return Ok(way.clone());
+        }
+        let (way, at) = (self.find_guard(role).await?, Instant::now());
+        self.guards.insert(role.clone(), (way.clone(), at));
+        Ok(way)
     }
 
-    async fn find_guard(&self, role: &Role) -> Result<Option<Statement>, TransactionError> {
+    async fn find_guard(&self, role: &Role) -> Result<Way, TransactionError> {
         let name = role.as_str();
-        let found = self.client.query_typed(GUARD, &[(&name, Type::TEXT)]).await;
-        let found = found.map_err(TransactionError::Lost)?;
-        let Some(row) = found.first() else {
-            tracing::warn!(?role, "the role has no guard in the database: provision it again");
-            return Ok(None);
+        let found = match self.client.query_typed(GUARD, &[(&name, Type::TEXT)]).await {
+            Err(error) if is_lost(&error) => return Err(TransactionError::Lost(error)),
+            // An error else is a database of an earlier release.
+            found => found.unwrap_or_default(),
         };
-        let guard = quote_identifier(row.get(0));
-        let sql = format!("SELECT anvilbase_realtime.{guard}($1, $2)");
-        let call = self.client.prepare_typed(&sql, &[Type::TEXT, Type::TEXT_ARRAY]);
-        let call = self.as_subject(name, "{}", Plans::Kept, call).await?;
-        Ok(Some(call))
+        let found = found
+            .first()
+            .map(|row| (row.get::<_, Option<&str>>(0), row.get(1)));
+        let (guard, given) = found.unwrap_or((None, true));
+        Ok(match (guard, given) {
+            (Some(guard), _) => {
+                let guard = quote_identifier(guard);
+                Way::Guarded(format!("SELECT anvilbase_realtime.{guard}($1, $2)").into())
+            }
+            (None, true) => {
+                tracing::warn!(
+                    ?role,
+                    "the role's guard in the database is gone or altered, and nobody is judged as it: provision again"
+                );
+                Way::Closed
+            }
+            (None, false) => {
+                tracing::warn!(?role, "the role has no guard in the database: provision it again");
+                Way::Bare
+            }
+        })
+    }
+
+    /// What is known of guards is to be looked up again.
+    pub fn forget_guards(&mut self) {
+        self.guards.clear();
     }
 
     /// What a statement says: to be run as its role, within [`Connection::as_subject`].
@@ -281,13 +329,18 @@ impl Connection {
     /// # Errors
     /// The statement failed.
     pub async fn ask(&self, prepared: &Prepared, parameters: &[&str]) -> Result<Vec<Option<bool>>, Error> {
-        let rows = match &prepared.guard {
-            Some(Guard { call, name }) => self.client.query(call, &[&&**name, &parameters]).await?,
-            None => {
+        let rows = match (&prepared.way, &prepared.statement.name) {
+            (Way::Guarded(call), Some(name)) => {
+                let through: [(&(dyn ToSql + Sync), Type); 2] =
+                    [(&&**name, Type::TEXT), (&parameters, Type::TEXT_ARRAY)];
+                self.client.query_typed(call, &through).await?
+            }
+            (Way::Bare, _) => {
                 let each = parameters.iter().map(|one| one as &(dyn ToSql + Sync));
                 let each: Vec<_> = each.collect();
-                self.client.query(&prepared.statement, &each).await?
+                self.client.query(&prepared.statement.statement, &each).await?
             }
+            (Way::Guarded(_), None) | (Way::Closed, _) => Vec::new(),
         };
         // No row, or no list, is no answer.
         Ok(rows
@@ -301,11 +354,11 @@ impl Connection {
         self.statements.remove(key);
     }
 
-    /// Takes off the session what outlives a rollback. `false`: it must not be used again.
+    /// Takes off the session what outlives a rollback. `false`: it must not be used again, and nothing that was answered
+    /// since it was last found clean is to be believed: a statement of somebody else's may have given the answer.
     pub async fn cleanse(&self) -> bool {
         // Statements given up were closed before this one was sent.
-        let guards = self.guards.values().flatten().count();
-        let prepared = (self.statements.len() + guards + 2) as i64;
+        let prepared = (self.statements.len() + 1) as i64;
         match self
             .client
             .query_typed(CLEANSE, &[(&prepared, Type::INT8)])
@@ -354,6 +407,11 @@ async fn set_up(client: &Client, limits: &PoolLimits) -> Result<(), Error> {
             .await?;
     }
     Ok(())
+}
+
+/// Whether an error says that a role's guard is not as it was made, or not there.
+pub fn is_unguarded(error: &Error) -> bool {
+    error.code().is_some_and(|code| code.code() == NO_GUARD)
 }
 
 /// Whether an error says that the session, or the server, is gone or going.

@@ -151,6 +151,19 @@ impl Fixture {
         provision(&self.admin).await;
     }
 
+    /// Takes a role's guard away so that it counts as one that never had any.
+    pub async fn unguard(&self, role: &str, undo: &str) {
+        self.run(&format!(
+            "{undo}; delete from anvilbase_realtime.guarded where role_name = '{role}'"
+        ))
+        .await;
+    }
+
+    /// All that the server has logged so far.
+    pub fn server_log(&self) -> String {
+        std::fs::read_to_string(self.pg.server.data_dir().join("server.log")).unwrap()
+    }
+
     pub async fn run(&self, sql: &str) {
         if let Err(error) = self.admin.batch_execute(sql).await {
             panic!("{sql}: {error:?}");

@@ -1,6 +1,7 @@
 //! What a policy's helper can become: nobody else than the role that is judged.
 
 use realtime_authz::LimitArgs;
+use realtime_proto::v1;
 use realtime_testkit::wait::until;
 
 use crate::fixture::*;
@@ -83,10 +84,149 @@ async fn without_its_guard_a_role_is_judged_and_not_guarded() {
             "perform set_config('role', 'anon', true);",
         );
         let db = with_attempt(&attempt).await;
-        db.run(undo).await;
+        db.unguard("anon", undo).await;
         let event = db.change("insert into trap values (1)").await;
         assert_eq!(db.judge(&event, &[anon()]).await, [WHOLE], "{undo}");
     }
+}
+
+/// What a role owns it may alter: then it is judged no more, on sessions old and new, until its guard is made again.
+#[tokio::test]
+async fn a_guard_that_its_role_has_altered_or_dropped_judges_nobody() {
+    let guard = "anvilbase_realtime.as_anon(text, text[])";
+    let db = with_attempt(&reading(
+        "perform set_config('role', 'authenticated', true);",
+        "perform set_config('role', 'anon', true);",
+    ))
+    .await;
+    db.run("create schema evil; grant create, usage on schema evil to anon")
+        .await;
+    let event = db.change("insert into trap values (1)").await;
+    let own = db
+        .change(&format!("insert into secrets values ('{U2}', 'x')"))
+        .await;
+    let closed = no(v1::Reason::DatabaseUnavailable);
+    let afresh = async || {
+        db.run("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'anvilbase_realtime_prober'")
+            .await;
+        until("a session that knows nothing yet", || async {
+            (db.sessions().await == 0).then_some(())
+        })
+        .await;
+        until("its first answer", || async {
+            (db.judge(&own, &[user(U1), user(U2)]).await == [HIDDEN, WHOLE]).then_some(())
+        })
+        .await;
+    };
+    for undo in [
+        format!("alter function {guard} security invoker"),
+        format!("alter function {guard} set row_security = off"),
+        format!("alter function {guard} set search_path = evil, pg_catalog"),
+        format!("alter function {guard} set role = 'authenticated'"),
+        format!("alter function {guard} security invoker immutable"),
+        format!("alter function {guard} stable"),
+        format!("grant execute on function {guard} to authenticated"),
+        format!("alter function {guard} set schema evil"),
+        format!("drop function {guard}"),
+    ] {
+        // A session that knows the guard already, and then one that does not.
+        assert_eq!(db.judge(&event, &[anon()]).await, [policy_error("ATTCK")]);
+        db.run(&format!("set role anon; {undo}; reset role")).await;
+        let seen = db.judge(&event, &[anon(), anon()]).await;
+        assert_eq!(seen, vec![closed.clone(); 2], "{undo}");
+        afresh().await;
+        assert_eq!(db.sees(&event, anon()).await, closed, "{undo}");
+        // Others are judged as ever, and provisioning heals it.
+        assert_eq!(db.judge(&own, &[user(U1), user(U2)]).await, [HIDDEN, WHOLE]);
+        db.provision_again().await;
+        afresh().await;
+        assert_eq!(
+            db.judge(&event, &[anon()]).await,
+            [policy_error("ATTCK")],
+            "{undo}"
+        );
+    }
+}
+
+/// Prepared statements outlive the transaction of whoever made them, and share their names with those of the protocol.
+#[tokio::test]
+async fn a_helper_cannot_put_statements_of_its_own_in_the_place_of_ours() {
+    let db = Fixture::start_with(LimitArgs {
+        query_pool_size: 1,
+        ..limits()
+    })
+    .await;
+    db.run(
+        "create function evil(place text) returns boolean[] language plpgsql as $$ begin \
+           begin execute 'reset role'; exception when others then null; end; \
+           raise log 'evil is % as %', current_user, place; return array[true, true, true]; end $$; \
+         create function attempt() returns boolean language plpgsql as $$ declare s record; begin \
+           for s in select name, array_to_string(parameter_types, ',') as types, left(statement, 40) as place \
+                    from pg_prepared_statements where not from_sql loop \
+             execute format('deallocate %I', s.name); \
+             execute format('prepare %I(%s) as select public.evil(%L)', s.name, s.types, s.place); \
+           end loop; return false; end $$; \
+         create table trap(id int primary key); alter table trap enable row level security; \
+         create policy p on trap for select to anon, authenticated using (attempt()); \
+         create table own(id int primary key, owner uuid); alter table own enable row level security; \
+         create policy p on own for select to authenticated using (owner = auth.uid());",
+    )
+    .await;
+    let event = db.change("insert into trap values (1)").await;
+    let others = subject(serde_json::json!({"role": "anon", "sub": U2}));
+    let seen = db
+        .judge(&event, &[anon(), others, anon(), user(U1), user(U2), user(U1)])
+        .await;
+    assert!(
+        seen.iter()
+            .all(|seen| *seen == no(v1::Reason::DatabaseUnavailable)),
+        "{seen:?}"
+    );
+    // Within a guard it was somebody, and that is why nothing of this is believed.
+    let log = db.server_log();
+    assert!(
+        log.contains("evil is anon as") && log.contains("evil is authenticated as"),
+        "{log}"
+    );
+    assert!(!log.contains(&format!("evil is {PROBER}")), "{log}");
+    let own = db.change(&format!("insert into own values (1, '{U1}')")).await;
+    assert_eq!(
+        db.judge(&own, &[user(U1), user(U2), anon()]).await,
+        [WHOLE, HIDDEN, HIDDEN]
+    );
+}
+
+/// What is logged of a policy's error or warning, and what a helper can learn of how it was called.
+#[tokio::test]
+async fn neither_rows_nor_claims_are_in_the_servers_log_or_in_a_helpers_reach() {
+    let db = Fixture::start().await;
+    db.run(
+        "create function whisper() returns boolean language plpgsql as $$ declare stack text; begin \
+           get diagnostics stack = pg_context; \
+           for n in 1..9 loop stack := stack || coalesce(current_setting('anvilbase_realtime.p' || n, true), ''); end loop; \
+           if stack like '%hush%' then raise exception using errcode = 'LEAKS'; end if; \
+           raise warning 'whispered'; return true; end $$; \
+         create table t(id int primary key, word text); alter table t enable row level security; \
+         create policy p on t for select to authenticated using (whisper() and auth.uid() is not null);",
+    )
+    .await;
+    let event = db.change("insert into t values (1, 'hush-row')").await;
+    let told = subject(serde_json::json!({"role": "authenticated", "sub": U1, "secret": "hush-claim"}));
+    let broken = subject(serde_json::json!({"role": "authenticated", "sub": "hush-subject"}));
+    let no_json = v1::Subject {
+        role: "authenticated".into(),
+        claims_json: "{\"role\": hush-broken}".into(),
+    };
+    assert_eq!(
+        db.judge(&event, &[told, broken, no_json]).await,
+        [WHOLE, policy_error("22P02"), policy_error("22P02")]
+    );
+    let log = db.server_log();
+    assert!(
+        log.contains("WARNING:  whispered") && log.contains("what a policy runs has raised an error"),
+        "{log}"
+    );
+    assert!(!log.contains("hush"), "{log}");
 }
 
 /// The prober's login is the cluster's: whoever were it could end the sessions of every database.

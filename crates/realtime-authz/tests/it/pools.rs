@@ -131,7 +131,7 @@ async fn a_login_that_may_too_much_is_refused() {
     db.run(
         "create table t(id int primary key); alter table t enable row level security; create policy p on t using (true); \
          create role sneaky login password 'x' noinherit; grant anon, authenticated to sneaky; \
-         grant usage on schema anvilbase_realtime to sneaky; grant select on anvilbase_realtime.table_settings to sneaky; \
+         grant usage on schema anvilbase_realtime to sneaky; grant select on anvilbase_realtime.table_settings, anvilbase_realtime.guarded to sneaky; \
          create role middle; grant service_role to middle; create table of_sneaky(id int);",
     )
     .await;

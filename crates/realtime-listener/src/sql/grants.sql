@@ -93,5 +93,6 @@ grant select on anvilbase_realtime.settings to anvilbase_realtime_listener;
 grant execute on function anvilbase_realtime.open_feed() to anvilbase_realtime_listener;
 grant execute on function anvilbase_realtime.beat(text) to anvilbase_realtime_listener;
 grant select on anvilbase_realtime.table_settings to anvilbase_realtime_prober, anvilbase_realtime_service;
+grant select on anvilbase_realtime.guarded to anvilbase_realtime_prober;
 grant execute on function anvilbase_realtime.set_table(text, text, boolean, boolean, boolean, boolean, boolean)
   to anvilbase_realtime_owner, anvilbase_realtime_service;

@@ -6,7 +6,11 @@
 
 -- One guard: runs a statement that the session has prepared, as the function's owner. Every name is written with its
 -- schema: search_path is the one that policies are to be judged under, where anybody may have made anything.
--- Not STABLE: that would forbid EXECUTE of a prepared statement.
+-- Not STABLE: that would forbid EXECUTE of a prepared statement, and show the catalog as it was.
+--
+-- The function belongs to the very role that it confines, who may alter it and may not replace its body: so the body looks
+-- first whether it still is what was made here. Rows and claims are in no text that it runs, and of an error it passes on
+-- the SQLSTATE alone: all else would be in the server's log. What is handed over is gone before the policy begins.
 create or replace function anvilbase_realtime.guard_role(role name) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -24,26 +28,56 @@ begin
     return;
   end if;
   execute format($create$
-    create or replace function anvilbase_realtime.%I(statement pg_catalog.text, parameters pg_catalog.text[])
+    create or replace function anvilbase_realtime.%1$I(statement pg_catalog.text, parameters pg_catalog.text[])
     returns pg_catalog.bool[]
     language plpgsql volatile security definer
     as $as$
     declare
       v_call pg_catalog.text := 'EXECUTE ' operator(pg_catalog.||) pg_catalog.quote_ident(statement);
+      v_at pg_catalog.int4 := 0;
+      v_name pg_catalog.text;
       v_parameter pg_catalog.text;
       v_before pg_catalog.text := '(';
       v_said pg_catalog.bool[];
     begin
+      if (
+        select p.prosecdef and p.proconfig is null and p.provolatile operator(pg_catalog.=) 'v'::pg_catalog."char"
+          and pg_catalog.array_length(p.proacl, 1) operator(pg_catalog.=) 1
+          and pg_catalog.pg_get_userbyid(p.proowner) operator(pg_catalog.=) %2$L::pg_catalog.name
+          and current_user operator(pg_catalog.=) %2$L::pg_catalog.name
+        from pg_catalog.pg_proc p
+        where p.proname operator(pg_catalog.=) %1$L::pg_catalog.name
+          and p.proargtypes::pg_catalog.text operator(pg_catalog.=) '25 1009'
+          and p.pronamespace operator(pg_catalog.=) (
+            select n.oid from pg_catalog.pg_namespace n
+            where n.nspname operator(pg_catalog.=) 'anvilbase_realtime'::pg_catalog.name
+          )
+      ) is not true then
+        raise sqlstate 'AVB02';
+      end if;
       foreach v_parameter in array parameters loop
-        v_call := v_call operator(pg_catalog.||) v_before operator(pg_catalog.||) pg_catalog.quote_literal(v_parameter);
+        v_at := v_at operator(pg_catalog.+) 1;
+        v_name := 'anvilbase_realtime.p' operator(pg_catalog.||) v_at::pg_catalog.text;
+        -- An assignment costs less than PERFORM, which is a query.
+        v_parameter := pg_catalog.set_config(v_name, v_parameter, true);
+        v_name := pg_catalog.quote_literal(v_name);
+        -- Read, and then emptied.
+        v_call := v_call operator(pg_catalog.||) v_before
+          operator(pg_catalog.||) 'pg_catalog.concat(pg_catalog.current_setting(' operator(pg_catalog.||) v_name
+          operator(pg_catalog.||) '),pg_catalog.set_config(' operator(pg_catalog.||) v_name
+          operator(pg_catalog.||) ','''',true))';
         v_before := ',';
       end loop;
       execute v_call operator(pg_catalog.||) ')' into v_said;
       return v_said;
+    exception when others or query_canceled or assert_failure then
+      raise exception using errcode = sqlstate, message = 'what a policy runs has raised an error';
     end
-    $as$ $create$, c_guard);
+    $as$ $create$, c_guard, role);
   execute format('alter function anvilbase_realtime.%I(text, text[]) owner to %I', c_guard, role);
--- Since PostgreSQL 16 that takes SET on the role. Without a guard the role is judged all the same.
+  -- From here on the role is not judged without its guard.
+  insert into anvilbase_realtime.guarded (role_name) values (role) on conflict do nothing;
+-- Since PostgreSQL 16 that takes SET on the role. A role that never had a guard is judged all the same.
 exception when insufficient_privilege then
   raise notice 'role % has no guard: only a superuser, or a login that can become it, may make one', role;
 end

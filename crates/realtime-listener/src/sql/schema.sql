@@ -56,6 +56,9 @@ create table if not exists anvilbase_realtime.tables (
   emitting boolean not null default true
 );
 
+-- The roles that were given a guard: see judge.sql. What a role owns it may drop, and must not be judged without.
+create table if not exists anvilbase_realtime.guarded (role_name name primary key);
+
 -- The last 12 hex digits of a version 4 uuid are random; its fixed bits lie before them.
 create or replace function anvilbase_realtime.random_hex(digits integer) returns text
 language sql volatile strict
@@ -89,7 +92,9 @@ begin
   for v_table in
     select c.oid, c.oid::regclass as name, pg_get_userbyid(c.relowner) as owner, c.relrowsecurity
     from pg_class c
-    where c.oid in ('anvilbase_realtime.settings'::regclass, 'anvilbase_realtime.tables'::regclass)
+    where c.oid in (
+      'anvilbase_realtime.settings'::regclass, 'anvilbase_realtime.tables'::regclass, 'anvilbase_realtime.guarded'::regclass
+    )
   loop
     if v_table.owner <> 'anvilbase_realtime_owner' then
       execute format('alter table %s owner to anvilbase_realtime_owner', v_table.name);
@@ -102,13 +107,17 @@ begin
   if not exists (select from pg_policy p where p.polrelid = 'anvilbase_realtime.settings'::regclass) then
     create policy listener on anvilbase_realtime.settings for select to anvilbase_realtime_listener using (true);
   end if;
+  if not exists (select from pg_policy p where p.polrelid = 'anvilbase_realtime.guarded'::regclass) then
+    -- Whichever login it is granted to.
+    create policy prober on anvilbase_realtime.guarded for select using (true);
+  end if;
 end
 $tables$;
 
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 5;
+  c_version constant integer := 6;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin
