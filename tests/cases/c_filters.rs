@@ -347,6 +347,7 @@ async fn c11_limits_of_filters_are_settable_and_named() {
         limits.channel_pattern_bytes_max = 8_192;
         limits.socket_pattern_bytes_max = 12_288;
         limits.pattern_bytes_max = 8_192;
+        limits.table_patterns_max = 3;
     };
     let world = World::start_with(limits, Bus::local()).await;
     let mut socket = world.socket(&Who::u1()).await;
@@ -397,6 +398,32 @@ async fn c11_limits_of_filters_are_settable_and_named() {
     );
     socket.push("realtime:one", "phx_leave", json!({})).await.unwrap();
     socket.join("realtime:two", &regexes(2), None).await.unwrap();
+    // All sockets together: the same patterns are no more than they were, others are.
+    let mut other = world.socket(&Who::u2()).await;
+    other.join("realtime:same", &regexes(2), None).await.unwrap();
+    let reason = other
+        .refused(&[
+            filtered("*", "notes", "title=like.a%"),
+            filtered("*", "notes", "title=like.b%"),
+        ])
+        .await;
+    assert!(
+        reason.contains("binding 1: the filters of all subscribers of a table have more than 3 different patterns together"),
+        "{reason}"
+    );
+    socket.push("realtime:two", "phx_leave", json!({})).await.unwrap();
+    other.push("realtime:same", "phx_leave", json!({})).await.unwrap();
+    other
+        .join(
+            "realtime:other",
+            &[
+                filtered("*", "notes", "title=like.a%"),
+                filtered("*", "notes", "title=like.b%"),
+            ],
+            None,
+        )
+        .await
+        .unwrap();
     world.stop().await;
 }
 

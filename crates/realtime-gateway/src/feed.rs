@@ -9,6 +9,7 @@ pub mod encode;
 pub mod gate;
 pub mod lanes;
 pub mod owners;
+pub mod patterns;
 pub mod prepare;
 pub mod registry;
 pub mod subscribers;
@@ -43,6 +44,8 @@ pub struct Prepared {
     pub facts: Position,
     /// What of the socket's patterns its filters take, held for as long as they are; `None`: nothing.
     pub patterns: Option<OwnedSemaphorePermit>,
+    /// Its hold on what its filters' tables may have of different patterns; `None`: nothing.
+    pub table_patterns: Option<patterns::Hold>,
 }
 
 /// One binding, looked up.
@@ -102,6 +105,17 @@ pub enum PrepareError {
         of: &'static str,
         /// The limit.
         bytes_max: u32,
+    },
+    /// The filters of all subscribers have too many patterns.
+    #[error(
+        "{}: binding {binding}: the filters of all subscribers of a table have more than {patterns_max} different patterns together",
+        Code::InvalidBinding.as_str()
+    )]
+    TablePatterns {
+        /// The index of the binding that is one too many.
+        binding: usize,
+        /// The limit.
+        patterns_max: u32,
     },
     /// Facts could not be read.
     #[error("{}: Realtime was unable to connect to the project database", Code::UnableToConnectToProject.as_str())]
@@ -190,6 +204,14 @@ impl Prepared {
 }
 
 impl PreparedFilter {
+    /// As it was written; `None`: there is none.
+    fn expression(&self) -> Option<&FilterExpr> {
+        match self {
+            Self::None => None,
+            Self::Bound(filter, _) | Self::Unbound(filter) => Some(filter),
+        }
+    }
+
     /// What its patterns are charged with; before they are bound, the least.
     fn pattern_bytes(&self) -> usize {
         match self {
@@ -205,7 +227,8 @@ impl PrepareError {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Filter { .. } | Self::Select { .. } | Self::Patterns { .. } => false,
-            Self::Unavailable | Self::Timeout { .. } | Self::NoIds => true,
+            // Others come and go.
+            Self::TablePatterns { .. } | Self::Unavailable | Self::Timeout { .. } | Self::NoIds => true,
         }
     }
 }

@@ -44,6 +44,9 @@ pub struct Limits {
     /// Bytes that the patterns of one socket's filters may take together.
     #[arg(long, env = "ANVILBASE_REALTIME_SOCKET_PATTERN_BYTES_MAX", default_value_t = 2_097_152, value_parser = clap::value_parser!(u32).range(4_096..=536_870_912))]
     pub socket_pattern_bytes_max: u32,
+    /// Different patterns that the filters on one table may have, those of all subscribers of this gateway together: each is run on every change of the table.
+    #[arg(long, env = "ANVILBASE_REALTIME_TABLE_PATTERNS_MAX", default_value_t = 2_048, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub table_patterns_max: u32,
     /// Length of a token in bytes. Its claims go with every question to authz, so that large ones would crowd out others.
     #[arg(long, env = "ANVILBASE_REALTIME_TOKEN_BYTES_MAX", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1_024..=65_536))]
     pub token_bytes_max: u32,

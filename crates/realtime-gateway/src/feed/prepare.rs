@@ -16,8 +16,9 @@ use realtime_core::view::Selection;
 use realtime_core::wire::phoenix::BindingParams;
 use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::patterns::Hold;
 use super::tables::Tables;
 use super::{PrepareError, Prepared, PreparedBinding, PreparedFilter};
 use crate::ids::Interner;
@@ -29,6 +30,9 @@ const LOOK_UP_DEADLINE: Duration = Duration::from_secs(8);
 /// How long a channel waits for what other channels of its socket are about to let go of, such as
 /// itself under its last role.
 const PATTERNS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// How often it looks whether a table's are fewer.
+const PATTERNS_EVERY: Duration = Duration::from_millis(50);
 
 /// Patterns are counted in units of so many bytes.
 const PATTERN_UNIT: usize = 1_024;
@@ -131,13 +135,46 @@ pub async fn prepare(
             bytes_max: limits.socket_pattern_bytes_max,
         })?),
     };
+    let table_patterns = match pattern_bytes {
+        0 => None,
+        _ => Some(hold(tables, limits, project, &prepared).await?),
+    };
     let ids = interner.intern(project, bindings).ok_or(PrepareError::NoIds)?;
     Ok(Prepared {
         ids,
         bindings: prepared,
         facts: facts_at,
         patterns,
+        table_patterns,
     })
+}
+
+/// Takes hold of the bindings' patterns on their tables, waiting a while for what others are about to let go of.
+async fn hold(
+    tables: &Tables,
+    limits: &Limits,
+    project: &ProjectId,
+    bindings: &[PreparedBinding],
+) -> Result<Hold, PrepareError> {
+    let filters = || {
+        bindings.iter().enumerate().filter_map(|(place, binding)| {
+            Some((place, binding.params.one_table()?, binding.filter.expression()?))
+        })
+    };
+    let patterns_max = limits.table_patterns_max;
+    let until = Instant::now() + PATTERNS_DEADLINE;
+    loop {
+        match tables.patterns().hold(project, filters(), patterns_max as usize) {
+            Ok(hold) => return Ok(hold),
+            Err(binding) if Instant::now() >= until => {
+                return Err(PrepareError::TablePatterns {
+                    binding,
+                    patterns_max,
+                });
+            }
+            Err(_) => sleep(PATTERNS_EVERY).await,
+        }
+    }
 }
 
 fn read_filters(

@@ -17,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::patterns::Hold;
 use super::prepare::{bind, select};
 use super::{PreparedBinding, PreparedFilter, SubscriberId, Subscription};
 use crate::ids::ChannelIds;
@@ -77,6 +78,8 @@ pub struct Subscriber {
     bindings: Vec<PreparedBinding>,
     /// Its part of what the socket's patterns may take.
     _patterns: Option<OwnedSemaphorePermit>,
+    /// Its hold on what its tables may have of them.
+    _table_patterns: Option<Hold>,
 }
 
 /// One channel's bindings that an event concerns.
@@ -137,6 +140,7 @@ impl Subscribers {
             ids: subscription.prepared.ids,
             bindings: subscription.prepared.bindings,
             _patterns: subscription.prepared.patterns,
+            _table_patterns: subscription.prepared.table_patterns,
         };
         for index in 0..subscriber.bindings.len() {
             self.index_binding(

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::Instant;
 
+use super::patterns::Patterns;
 use crate::authz::{Authz, NoFacts};
 
 /// How long facts hold where no event can tell that they changed.
@@ -35,6 +36,7 @@ const ENTRIES_SWEEP: usize = 1_024;
 pub struct Tables {
     authz: Authz,
     known: Arc<Mutex<Known>>,
+    patterns: Patterns,
 }
 
 #[derive(Default)]
@@ -67,7 +69,13 @@ impl Tables {
         Self {
             authz,
             known: Arc::default(),
+            patterns: Patterns::default(),
         }
+    }
+
+    /// What the filters on each table have of patterns.
+    pub fn patterns(&self) -> &Patterns {
+        &self.patterns
     }
 
     /// As [`Tables::describe`], for joins: names there are the client's choice, so that each may cost a

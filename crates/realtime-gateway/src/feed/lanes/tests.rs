@@ -72,6 +72,7 @@ fn subscribe(lanes: &mut Lanes, interner: &Interner, channel: u64, user: u8, tab
             bindings,
             facts: Position::default(),
             patterns: None,
+            table_patterns: None,
         },
     });
     lanes.subscribers.get_mut(serial).unwrap().live = true;

@@ -120,6 +120,7 @@ impl Script {
             bindings: bindings.collect(),
             facts: Default::default(),
             patterns: None,
+            table_patterns: None,
         };
         self.turn(Input::Prepared {
             channel: ChannelKey(channel),
