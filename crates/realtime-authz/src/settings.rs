@@ -186,7 +186,8 @@ impl TableService for Settings {
     }
 }
 
-/// Sets, and reads what came of it, in one transaction.
+/// Sets, and reads what came of it, in one transaction. A table that is not listed is not set either: to whoever
+/// asks, those that service_role may not read are not there.
 async fn set(session: &Session, request: &v1::SetTableRequest) -> Result<v1::TableState, Status> {
     let v1::SetTableRequest {
         schema,
@@ -214,10 +215,15 @@ async fn set(session: &Session, request: &v1::SetTableRequest) -> Result<v1::Tab
         .batch_execute("begin")
         .await
         .map_err(|error| failed(&error))?;
+    match client.query_typed(&sql, &name).await {
+        Ok(rows) if rows.is_empty() => return Err(no_such_table()),
+        Ok(_) => {}
+        Err(error) if cannot_be_a_name(&error) => return Err(no_such_table()),
+        Err(error) => return Err(failed(&error)),
+    }
     if let Err(error) = client.query_typed(SET, &settings).await {
         return Err(match error.code() {
             Some(code) if *code == SqlState::UNDEFINED_TABLE => no_such_table(),
-            _ if cannot_be_a_name(&error) => no_such_table(),
             Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => Status::permission_denied(
                 "table: the login that provisioned the database is not its owner, and cannot change its triggers",
             ),

@@ -1,5 +1,5 @@
--- Base tables of a schema that are on the feed or could be, with the settings in force. Callers add conditions on
--- c.relname, an order and a limit.
+-- Base tables of a schema that are on the feed or could be, with the settings in force; only those that service_role may
+-- read whole: whoever asks acts for its tokens. Callers add conditions on c.relname, an order and a limit.
 select
   n.nspname::pg_catalog.text as schema_name,
   c.relname::pg_catalog.text as table_name,
@@ -32,4 +32,10 @@ where n.nspname OPERATOR(pg_catalog.=) $1::pg_catalog.text::pg_catalog.name
     where d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass
       and d.objid OPERATOR(pg_catalog.=) c.oid
       and d.deptype OPERATOR(pg_catalog.=) 'e'::"char"
+  )
+  and exists (
+    select from pg_catalog.pg_roles r
+    where r.rolname OPERATOR(pg_catalog.=) 'service_role'::pg_catalog.name
+      and pg_catalog.has_schema_privilege(r.oid, n.oid, 'usage')
+      and pg_catalog.has_table_privilege(r.oid, c.oid, 'select')
   )

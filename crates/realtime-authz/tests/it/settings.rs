@@ -73,6 +73,7 @@ async fn tables_that_could_be_on_the_feed_are_listed_by_name() {
            create table r1 partition of r for values from (0) to (9);
            create view v as select 1 as x; create materialized view mv as select 1 as x; create sequence sq;
            create temp table tmp (id int); create schema other; create table other.o (id int);
+           grant usage on schema other to service_role; grant select on other.o to service_role;
            alter table u disable trigger all;"#,
     )
     .await;
@@ -124,7 +125,8 @@ async fn tables_that_could_be_on_the_feed_are_listed_by_name() {
 async fn a_setting_takes_its_trigger_along() {
     let (db, settings) = start(limits()).await;
     db.run(
-        "create table t (id int primary key); create schema other; create table other.o (id int primary key)",
+        "create table t (id int primary key); create schema other; create table other.o (id int primary key); \
+         grant usage on schema other to service_role; grant select on other.o to service_role",
     )
     .await;
     let off = set(
@@ -220,6 +222,62 @@ async fn what_is_no_table_of_the_feed_cannot_be_set() {
             .iter()
             .all(|table| !table.realtime_public)
     );
+}
+
+/// service_role gets the feed's rows whole: through the API it puts nothing there that it may not read whole itself.
+#[tokio::test]
+async fn what_service_role_may_not_read_cannot_be_put_on_the_feed_in_its_name() {
+    let (db, settings) = start(limits()).await;
+    db.run(
+        "create schema auth_x; create table auth_x.users (id int primary key, secret text); \
+         create schema usable; create table usable.users (id int primary key, secret text); \
+         grant usage on schema usable to service_role; grant select (id) on usable.users to service_role; \
+         create schema closed; create table closed.users (id int primary key); grant select on closed.users to service_role; \
+         create table withheld (id int primary key); revoke all on withheld from service_role",
+    )
+    .await;
+    let outside = [
+        ("auth_x", "users"),
+        ("usable", "users"),
+        ("closed", "users"),
+        ("public", "withheld"),
+    ];
+    for (schema, table) in outside {
+        let request = v1::SetTableRequest {
+            emit_events: Some(true),
+            cdc_enabled: Some(true),
+            ..of(schema, table)
+        };
+        let refused = set(&settings, request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound, "{schema}.{table}: {refused}");
+        let listed = list(&settings, schema, "", 9).await.unwrap();
+        assert!(listed.tables.is_empty(), "{schema}: {listed:?}");
+    }
+    let on_feed = "select count(*) from anvilbase_realtime.tables t where t.schema_name <> 'public'";
+    let on_feed: i64 = db.admin.query_one(on_feed, &[]).await.unwrap().get(0);
+    assert_eq!(on_feed, 0);
+    // Nor past this service, by the login itself: whatever role it takes on.
+    let url = db.pg.server.url(SERVICE, "s", DATABASE);
+    let options = realtime_node::postgres::PgOptions::new("service");
+    let (login, connection) = realtime_node::postgres::connect(&Dsn::parse(&url).unwrap(), &options)
+        .await
+        .unwrap();
+    db.tasks.spawn("service login", connection.drive());
+    for (schema, table) in outside {
+        let statement =
+            format!("select anvilbase_realtime.set_table('{schema}', '{table}', emit_events => true)");
+        let refused = login.batch_execute(&statement).await.unwrap_err();
+        assert_eq!(refused.code().unwrap().code(), "42501", "{schema}.{table}");
+    }
+    // Once it may read it whole, it may; and the database's owner always could.
+    db.run("grant select on usable.users to service_role").await;
+    let request = v1::SetTableRequest {
+        emit_events: Some(true),
+        ..of("usable", "users")
+    };
+    assert!(set(&settings, request).await.unwrap().emitting);
+    db.run("select anvilbase_realtime.set_table('auth_x', 'users', emit_events => true)")
+        .await;
 }
 
 #[tokio::test]

@@ -271,6 +271,9 @@ $prune$;
 
 -- Changes settings of one table, and its triggers with them, in the caller's transaction. Null leaves a setting alone.
 -- Waits at most 5 s for the table's lock: a longer wait would queue the table's writers behind it.
+--
+-- The service login acts for whoever holds a service_role token, and service_role gets the feed's rows whole: so it sets
+-- only tables that service_role may read whole. Others, such as those of a platform's own schemas, are the owner's.
 drop function if exists anvilbase_realtime.set_table(text, text, boolean, boolean, boolean, boolean);
 
 create or replace function anvilbase_realtime.set_table(
@@ -307,6 +310,15 @@ begin
     raise exception 'table: no such base table'
       using errcode = 'undefined_table',
             hint = 'It must be a table or a partitioned table; not a view, a foreign table, a partition, a temporary table or an extension''s own.';
+  end if;
+  if not pg_has_role(session_user, 'anvilbase_realtime_owner', 'member') and not exists (
+    select from pg_roles r, pg_class c
+    where r.rolname = 'service_role' and c.oid = v_relation
+      and has_schema_privilege(r.oid, c.relnamespace, 'usage') and has_table_privilege(r.oid, c.oid, 'select')
+  ) then
+    raise exception 'table: service_role may not read it'
+      using errcode = 'insufficient_privilege',
+            hint = 'Grant service_role USAGE on the schema and SELECT on the table, or set it as the login that provisioned the database.';
   end if;
   v_emitting := exists (
     select from anvilbase_realtime.triggers g where g.relation = v_relation and g.kind = 'rows' and g.enabled);
