@@ -37,6 +37,7 @@ async fn start(cli: &Cli, tasks: &Tasks) -> anyhow::Result<()> {
     let readiness = Readiness::default();
     readiness.set("serving", false);
     let catalog = Catalog::watch(cli.common.projects_dir.clone(), cli.common.projects_poll(), tasks)?;
+    catalog.register(&metrics);
     realtime_authz::run(&cli.authz, catalog, &metrics, tasks).await?;
     readiness.set("serving", true);
     admin::serve(

@@ -40,6 +40,7 @@ async fn serve(args: Args, tasks: Tasks) -> anyhow::Result<()> {
         &tasks,
     )?;
     let metrics = Metrics::new();
+    catalog.register(&metrics);
     let readiness = Readiness::default();
     readiness.set("attach", false);
     // The connection outlives the feeds: their last words go through it.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use crate::tasks::Tasks;
 pub use local::LocalBus;
 pub use nats::{NatsBus, NatsOptions};
+pub(crate) use nats::{is_encrypted, is_on_this_machine};
 
 /// A bus. Cloning shares it.
 #[derive(Clone, Debug)]

@@ -3,22 +3,26 @@
 //! Each service's files hold only what it may know: listeners and authz the connection strings,
 //! gateways the token secrets (invariant 4).
 
+mod folder;
 mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::RwLock;
+use prometheus_client::metrics::gauge::Gauge;
 use realtime_core::claims::Role;
 use realtime_core::id::ProjectId;
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use crate::metrics::Metrics;
 use crate::postgres::{Dsn, PgError};
 use crate::secret::Secret;
 use crate::tasks::Tasks;
+use folder::Folder;
 pub use tokens::{ALGORITHMS, LEEWAY_SECONDS_MAX, SECRET_BYTES_MIN, StaticKey, TokenConfig};
 
 /// When a project's feed is held.
@@ -108,18 +112,17 @@ pub struct Catalog(Arc<Inner>);
 struct Inner {
     projects: RwLock<BTreeMap<ProjectId, Arc<ProjectConfig>>>,
     changes: watch::Sender<u64>,
+    /// Files that cannot be used just now.
+    unusable: Gauge,
 }
 
 impl Catalog {
     /// A catalog of given projects.
     pub fn from_projects(projects: Vec<ProjectConfig>) -> Self {
-        let projects = projects
-            .into_iter()
-            .map(|project| (project.id.clone(), Arc::new(project)))
-            .collect();
         Self(Arc::new(Inner {
-            projects: RwLock::new(projects),
+            projects: RwLock::new(by_id(projects.into_iter().map(Arc::new))),
             changes: watch::Sender::new(0),
+            unusable: Gauge::default(),
         }))
     }
 
@@ -128,18 +131,18 @@ impl Catalog {
     /// # Errors
     /// The folder or one of its files cannot be used.
     pub fn load(folder: &Path) -> Result<Self, CatalogError> {
-        Ok(Self::from_projects(read_folder(folder)?.0))
+        Ok(Self::from_projects(Folder::read(folder)?.projects_owned()))
     }
 
-    /// Reads a folder, and again every `interval` in which something in it changed. A file that
-    /// cannot be used later on is logged, and the last good state stays.
+    /// Reads a folder, and each of its files again when it changed, looked at every `interval`. A file that
+    /// cannot be used later on is logged once and tried again each time; its last good state stays, and the other
+    /// files' changes count meanwhile. A file that is gone takes its project with it.
     ///
     /// # Errors
     /// The folder or one of its files cannot be used at the start.
     pub fn watch(folder: PathBuf, interval: Duration, tasks: &Tasks) -> Result<Self, CatalogError> {
-        let (projects, mut beside) = read_folder(&folder)?;
-        let mut seen = fingerprint(&folder, &beside)?;
-        let catalog = Self::from_projects(projects);
+        let mut known = Folder::read(&folder)?;
+        let catalog = Self::from_projects(known.projects_owned());
         let watched = catalog.clone();
         let group = tasks.clone();
         tasks.spawn("project catalog", async move {
@@ -148,20 +151,21 @@ impl Catalog {
                     () = group.cancelled() => return,
                     () = tokio::time::sleep(interval) => {}
                 }
-                match fingerprint(&folder, &beside) {
-                    Ok(now) if now != seen => {
-                        seen = now;
-                        if let Some(named) = watched.reload(&folder) {
-                            // Seen anew where other files are named now: read once more at most.
-                            beside = named;
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "projects cannot be looked at"),
+                if known.look_again(&folder) {
+                    let projects = by_id(known.projects());
+                    tracing::info!(projects = projects.len(), "projects re-read");
+                    watched.put(projects);
                 }
+                watched.0.unusable.set(known.unusable() as i64);
             }
         });
         Ok(catalog)
+    }
+
+    /// Tells in a process's metrics how many files cannot be used.
+    pub fn register(&self, metrics: &Metrics) {
+        let help = "Files of the projects folder that cannot be used: their projects' last good state stays";
+        metrics.register("node_project_files_unusable", help, self.0.unusable.clone());
     }
 
     /// A project.
@@ -181,28 +185,18 @@ impl Catalog {
 
     /// Puts other projects in place.
     pub fn replace(&self, projects: Vec<ProjectConfig>) {
-        let projects = projects
-            .into_iter()
-            .map(|project| (project.id.clone(), Arc::new(project)))
-            .collect();
+        self.put(by_id(projects.into_iter().map(Arc::new)));
+    }
+
+    fn put(&self, projects: BTreeMap<ProjectId, Arc<ProjectConfig>>) {
         *self.0.projects.write() = projects;
         self.0.changes.send_modify(|changes| *changes += 1);
     }
+}
 
-    /// Reads the folder again; gives the files that its files name.
-    fn reload(&self, folder: &Path) -> Option<Vec<PathBuf>> {
-        match read_folder(folder) {
-            Ok((projects, beside)) => {
-                tracing::info!(projects = projects.len(), "projects re-read");
-                self.replace(projects);
-                Some(beside)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "projects cannot be re-read, the last good state stays");
-                None
-            }
-        }
-    }
+fn by_id(projects: impl IntoIterator<Item = Arc<ProjectConfig>>) -> BTreeMap<ProjectId, Arc<ProjectConfig>> {
+    let projects = projects.into_iter();
+    projects.map(|project| (project.id.clone(), project)).collect()
 }
 
 impl ProjectConfig {
@@ -210,37 +204,6 @@ impl ProjectConfig {
     pub fn allows_role(&self, role: &Role) -> bool {
         self.roles.contains(role)
     }
-}
-
-type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
-
-/// Names, times and sizes, of the files that the folder's files name too. Follows links, so that
-/// a mounted Kubernetes Secret is seen to change.
-fn fingerprint(folder: &Path, beside: &[PathBuf]) -> Result<Fingerprint, CatalogError> {
-    let mut found = Fingerprint::new();
-    for path in files(folder)? {
-        let metadata = std::fs::metadata(&path).map_err(|error| io(&path, error))?;
-        found.insert(path, (metadata.modified().ok(), metadata.len()));
-    }
-    for path in beside {
-        // One that is gone is a change as well.
-        let metadata = std::fs::metadata(path).ok();
-        let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
-        found.insert(
-            path.clone(),
-            (modified, metadata.map_or(0, |metadata| metadata.len())),
-        );
-    }
-    Ok(found)
-}
-
-/// The projects, and the files that theirs name.
-fn read_folder(folder: &Path) -> Result<(Vec<ProjectConfig>, Vec<PathBuf>), CatalogError> {
-    let (mut projects, mut beside) = (Vec::new(), Vec::new());
-    for path in files(folder)? {
-        projects.push(read_file(folder, &path, &mut beside)?);
-    }
-    Ok((projects, beside))
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
@@ -256,7 +219,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, CatalogError> {
     Ok(paths)
 }
 
-fn read_file(folder: &Path, path: &Path, beside: &mut Vec<PathBuf>) -> Result<ProjectConfig, CatalogError> {
+/// Reads one project's file. `beside` is told of each file that it names, before that is read.
+fn read_file(
+    folder: &Path,
+    path: &Path,
+    mut beside: impl FnMut(&Path),
+) -> Result<ProjectConfig, CatalogError> {
     let name = path
         .file_stem()
         .and_then(|stem| stem.to_str())
@@ -272,8 +240,8 @@ fn read_file(folder: &Path, path: &Path, beside: &mut Vec<PathBuf>) -> Result<Pr
         Some(section) => {
             let jwks = match section.jwks_path(folder) {
                 Some(named) => {
+                    beside(&named);
                     let read = std::fs::read_to_string(&named).map_err(|error| io(&named, error));
-                    beside.push(named);
                     Some(Secret::from(read?))
                 }
                 None => None,

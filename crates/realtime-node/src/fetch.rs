@@ -127,7 +127,7 @@ impl FromStr for FetchUrl {
 }
 
 /// Only names that cannot be made to mean another machine, but for the hosts file.
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 

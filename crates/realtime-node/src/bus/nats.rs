@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{BusError, BusMessage, Delivery, FLUSH_DEADLINE};
 use crate::backoff::jittered;
+use crate::fetch::is_loopback;
 use crate::secret::Secret;
 use crate::tasks::Tasks;
 
@@ -229,9 +230,27 @@ fn connect_options(
         connect = connect.user_and_password(user.clone(), password.expose().to_owned());
     }
     if let Some(path) = &options.ca_file {
-        connect = connect.add_root_certificates(path.clone()).require_tls(true);
+        connect = connect.add_root_certificates(path.clone());
     }
-    connect
+    // Servers that these name later on are spoken to in the same way.
+    connect.require_tls(options.ca_file.is_some() || options.servers.iter().all(|url| is_encrypted(url)))
+}
+
+/// Whether a server's address asks for TLS by itself.
+pub(crate) fn is_encrypted(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(scheme, _)| scheme == "tls")
+}
+
+/// Whether a server's address is one of this machine.
+pub(crate) fn is_on_this_machine(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let name = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    is_loopback(name)
 }
 
 /// Only counts: a slow consumer raises one event per message, and a line for each would bury

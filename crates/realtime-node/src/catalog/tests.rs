@@ -118,7 +118,7 @@ fn mistakes_are_named_without_the_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_folder_is_read_again_and_a_broken_one_is_not() {
+async fn a_changed_folder_is_read_again_but_for_its_broken_files() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "prj-a.toml", "");
     let tasks = Tasks::new();
@@ -127,13 +127,76 @@ async fn a_changed_folder_is_read_again_and_a_broken_one_is_not() {
     write(folder.path(), "prj-b.toml", "roles = [\"anon\"]");
     changed.changed().await.unwrap();
     assert_eq!(catalog.projects().len(), 2);
+    let metrics = Metrics::new();
+    catalog.register(&metrics);
+    let unusable = |count: u32| {
+        let text = metrics.encode_process().unwrap();
+        text.contains(&format!(
+            "anvilbase_realtime_node_project_files_unusable {count}\n"
+        ))
+    };
+    // Broken, whether it is new or was good before: the others count, and its own last good state.
+    write(folder.path(), "prj-b.toml", "no such thing = 1");
     write(folder.path(), "prj-c.toml", "no such thing = 1");
     write(folder.path(), "prj-d.toml", "roles = [\"anon\"]");
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(catalog.projects().len(), 2);
-    std::fs::remove_file(folder.path().join("prj-c.toml")).unwrap();
     changed.changed().await.unwrap();
-    assert_eq!(catalog.projects().len(), 3);
+    let ids = |catalog: &Catalog| {
+        let projects = catalog.projects();
+        projects
+            .iter()
+            .map(|project| project.id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&catalog), ["prj-a", "prj-b", "prj-d"]);
+    assert_eq!(
+        catalog
+            .get(&ProjectId::parse("prj-b").unwrap())
+            .unwrap()
+            .roles
+            .len(),
+        1
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(unusable(2));
+    // Mended, and gone.
+    write(
+        folder.path(),
+        "prj-b.toml",
+        "roles = [\"anon\", \"authenticated\"]",
+    );
+    std::fs::remove_file(folder.path().join("prj-c.toml")).unwrap();
+    std::fs::remove_file(folder.path().join("prj-d.toml")).unwrap();
+    changed.changed().await.unwrap();
+    assert_eq!(ids(&catalog), ["prj-a", "prj-b"]);
+    assert_eq!(
+        catalog
+            .get(&ProjectId::parse("prj-b").unwrap())
+            .unwrap()
+            .roles
+            .len(),
+        2
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(unusable(0));
+    assert!(tasks.drain(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_in_place_of_another_is_seen_whatever_its_time_and_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, other) = (folder.path().join("prj-a.toml"), folder.path().join("other"));
+    write(folder.path(), "prj-a.toml", "roles = [\"anon\"]");
+    let tasks = Tasks::new();
+    let catalog = Catalog::watch(folder.path().to_owned(), Duration::from_secs(1), &tasks).unwrap();
+    let mut changed = catalog.changed();
+    write(folder.path(), "other", "roles = [\"four\"]");
+    let times = std::fs::metadata(&path).unwrap().modified().unwrap();
+    let file = std::fs::File::options().write(true).open(&other).unwrap();
+    file.set_modified(times).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    changed.changed().await.unwrap();
+    let project = catalog.get(&ProjectId::parse("prj-a").unwrap()).unwrap();
+    assert!(project.allows_role(&Role::new("four")));
     assert!(tasks.drain(Duration::from_secs(1)).await);
 }
 
