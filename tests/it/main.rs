@@ -12,6 +12,7 @@ mod consumers;
 mod dev;
 mod feed;
 mod layers;
+mod logins;
 mod management;
 mod oracle;
 mod oversized;

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use realtime_core::id::ProjectId;
-use realtime_listener::provision::{Password, ProvisionOptions, ProvisionReport, provision};
+use realtime_listener::provision::{
+    LISTENER_ROLE, PROBER_ROLE, Password, ProvisionOptions, ProvisionReport, SERVICE_ROLE, provision,
+};
 use realtime_node::postgres::{Dsn, PgOptions, connect};
 use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
@@ -27,6 +29,10 @@ pub struct ProvisionArgs {
     /// passwords and writes them there. Without it, passwords are left as they are.
     #[arg(long, value_name = "DIR")]
     write_database_file: Option<PathBuf>,
+    /// With --write-database-file, where the server has these logins already: they are of the whole server, so that new
+    /// passwords shut out whatever uses them now, other projects' services too.
+    #[arg(long, requires = "write_database_file")]
+    take_logins: bool,
     /// Make a new secret channel. Events of the moment are lost, and announced.
     #[arg(long)]
     rotate_channel: bool,
@@ -35,6 +41,11 @@ pub struct ProvisionArgs {
 /// Provisions a project's database and tells what it did.
 pub async fn run(args: ProvisionArgs) -> anyhow::Result<()> {
     let dsn = database(&args.database_url)?;
+    if args.write_database_file.is_some() && !args.take_logins && has_logins(&dsn).await? {
+        bail!(
+            "this server has AnvilBase's logins already, and another project's services may use them: leave out --write-database-file, and write this project's file with the passwords that they have; or give them new ones with --take-logins, which shuts out whatever uses them now"
+        );
+    }
     let logins = args
         .write_database_file
         .as_ref()
@@ -80,6 +91,26 @@ pub async fn install(
         options.service_password = Password::of(logins.service.expose());
     }
     provision(&mut client, options).await.context("provisioning")
+}
+
+/// Whether the server has our logins. They are of the whole server: new passwords would end the
+/// services that another project, or another deployment, runs on it.
+///
+/// # Errors
+/// It cannot be reached, or refuses.
+pub async fn has_logins(dsn: &Dsn) -> anyhow::Result<bool> {
+    let (client, connection) = connect(dsn, &PgOptions::new("anvilbase logins")).await?;
+    Tasks::new().spawn("logins connection", connection.drive());
+    let roles: [&str; 3] = [LISTENER_ROLE, PROBER_ROLE, SERVICE_ROLE];
+    let asked = client
+        .query(
+            "select from pg_catalog.pg_roles where rolname = any ($1)",
+            &[&&roles[..]],
+        )
+        .await;
+    let rows =
+        asked.map_err(|error| anyhow::anyhow!("logins: {}", realtime_node::postgres::describe(&error)))?;
+    Ok(!rows.is_empty())
 }
 
 fn summary(report: &ProvisionReport) -> String {

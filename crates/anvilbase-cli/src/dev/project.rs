@@ -7,7 +7,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use realtime_core::id::ProjectId;
-use realtime_listener::provision::LISTENER_ROLE;
 use realtime_node::catalog::{Catalog, ProjectConfig};
 use realtime_node::postgres::{Dsn, PgOptions, connect};
 use realtime_node::secret::Secret;
@@ -16,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::database::Database;
 use crate::project_file::{Logins, toml_string, write};
-use crate::provision::install;
+use crate::provision::{has_logins, install};
 use crate::token::mint;
 
 /// The project's id.
@@ -81,22 +80,6 @@ pub async fn open(data_dir: &Path, database: &Database, take_logins: bool) -> an
         grant_platform_rights(&database.dsn).await?;
     }
     keys(config)
-}
-
-/// Whether the server has our logins. They are of the whole server: new passwords would end the
-/// services that another data folder, or a deployment, runs on it.
-async fn has_logins(dsn: &Dsn) -> anyhow::Result<bool> {
-    let (client, connection) = connect(dsn, &PgOptions::new("anvilbase dev")).await?;
-    Tasks::new().spawn("logins connection", connection.drive());
-    let asked = client
-        .query(
-            "select from pg_catalog.pg_roles where rolname = $1",
-            &[&LISTENER_ROLE],
-        )
-        .await;
-    let rows =
-        asked.map_err(|error| anyhow::anyhow!("logins: {}", realtime_node::postgres::describe(&error)))?;
-    Ok(!rows.is_empty())
 }
 
 /// The project's file, if its logins still lead to this database.
