@@ -14,6 +14,7 @@ const SCHEMA: &str = "
     create table reference (code text primary key, label text);
     create table \"Ümlaut / 2\" (id int primary key);
     create schema shop; create table shop.items (id int primary key);
+    grant usage on schema shop to service_role; grant select on shop.items to service_role;
 ";
 
 /// The command against the first gateway, with a key in the environment.

@@ -152,7 +152,10 @@ async fn projects_that_are_not_ones_own() {
 async fn tables_that_are_not_the_feeds_to_set() {
     let world = start().await;
     world
-        .run("create view seen as select 1 as id; create temp table mine (id int)")
+        .run(
+            "create view seen as select 1 as id; create temp table mine (id int); \
+              create schema vault; create table vault.users (id int primary key, secret text)",
+        )
         .await;
     let head = bearer(&Who::service());
     let body = json!({ "realtime_public": true }).to_string();
@@ -163,6 +166,8 @@ async fn tables_that_are_not_the_feeds_to_set() {
         "sql_features?schema=information_schema",
         "seen",
         "mine",
+        // service_role may not read it.
+        "users?schema=vault",
         "notes?schema=nosuch",
         "Notes",
         "notes%00",

@@ -406,7 +406,7 @@ pub async fn services(
         readiness: Readiness::default(),
         name: "test".to_owned(),
         drain: Duration::from_millis(100),
-        operator_token: None,
+        operator_token: None.into(),
     };
     realtime_gateway::run(edge, config, tasks);
     port

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::authz::AuthzArgs;
 use crate::limits::Limits;
-use crate::management::access::ManagementArgs;
+use crate::management::operator::ManagementArgs;
 
 /// Arguments of a gateway.
 #[derive(Debug, Clone, Args)]

@@ -25,7 +25,8 @@ use keys::{Key, KeyId, KeySetError, Origin};
 /// What keys of the newer kind begin with. Clients send them as access tokens too.
 const STATIC_KEY_PREFIX: &str = "sb_";
 
-/// Keys of an algorithm that one token is tried on: each try costs, and anybody may cause it.
+/// Public keys of an algorithm that one token is tried on: each try costs, and anybody may cause it. Shared secrets are
+/// not counted: a try costs next to nothing, and how many there are is the operator's word alone.
 const TRIES_MAX: usize = 4;
 
 /// Checks the tokens and keys of one project, as it is configured and with the key set that was
@@ -180,10 +181,7 @@ impl Verifier {
     /// that the project does not let tokens name; or a text that begins with `sb_` is no key of
     /// the project ([`Code::InvalidApiKey`]).
     pub fn verify(&self, token: &str, now_ms: u64) -> Result<Identity, TokenError> {
-        if token.len() > self.token_bytes_max {
-            let message = format!("The token is longer than {} bytes", self.token_bytes_max);
-            return Err(invalid(&message));
-        }
+        self.check_length(token)?;
         if let Some(identity) = self.static_identity(token) {
             return Ok(identity);
         }
@@ -202,11 +200,7 @@ impl Verifier {
         validation.validate_aud = false;
         validation.required_spec_claims.clear();
         let mut tried = false;
-        let answering = self
-            .keys
-            .iter()
-            .filter(|key| key.checks(algorithm) && key.answers(kid));
-        for key in answering.take(TRIES_MAX) {
+        for key in self.answering(algorithm, kid) {
             tried = true;
             match jsonwebtoken::decode::<Box<RawValue>>(&token, key.decoding(), &validation) {
                 Ok(decoded) => {
@@ -229,6 +223,18 @@ impl Verifier {
             return Err(unknown_key());
         }
         Err(signature())
+    }
+
+    /// Refuses a token that is too long to be looked at, or kept until it can be.
+    ///
+    /// # Errors
+    /// It is longer than the limit.
+    pub fn check_length(&self, token: &str) -> Result<(), TokenError> {
+        if token.len() > self.token_bytes_max {
+            let message = format!("The token is longer than {} bytes", self.token_bytes_max);
+            return Err(invalid(&message));
+        }
+        Ok(())
     }
 
     /// Whether an identity that was verified earlier would be by this verifier, times apart: its
@@ -255,6 +261,21 @@ impl Verifier {
                     .expires_at_ms)
             }
         }
+    }
+
+    /// The keys that a token is tried on: first those that it names, whatever their place in the list.
+    fn answering(&self, algorithm: Algorithm, kid: Option<&str>) -> impl Iterator<Item = &Key> {
+        let is_named = move |key: &Key| kid.is_some_and(|kid| key.is_named(kid));
+        let named = self.keys.iter().filter(move |key| is_named(key));
+        let others = self.keys.iter();
+        let others = others.filter(move |key| !is_named(key) && key.answers(kid));
+        let tries_max = if keys::is_public(algorithm) {
+            TRIES_MAX
+        } else {
+            usize::MAX
+        };
+        let checking = named.chain(others).filter(move |key| key.checks(algorithm));
+        checking.take(tries_max)
     }
 
     /// Whether a key set fetched anew may hold the key of a token of this algorithm.

@@ -24,7 +24,6 @@ use realtime_node::admin::Readiness;
 use realtime_node::bus::Bus;
 use realtime_node::catalog::Catalog;
 use realtime_node::metrics::Metrics;
-use realtime_node::secret::Secret;
 use realtime_node::tasks::Tasks;
 use tokio::net::TcpListener;
 
@@ -36,6 +35,7 @@ use feed::registry::{Registry, Shared};
 use ids::Interner;
 use limits::Limits;
 use management::access::Turns;
+use management::operator::OperatorToken;
 use metrics::GatewayMetrics;
 use session::SessionId;
 
@@ -58,7 +58,7 @@ pub struct Config {
     /// How long a stopping gateway may take: most of it is used to spread the closes.
     pub drain: Duration,
     /// Who shows it may call the management API for every project.
-    pub operator_token: Option<Secret>,
+    pub operator_token: OperatorToken,
 }
 
 /// A gateway. Cloning shares it.
@@ -81,7 +81,7 @@ struct Inner {
     drain: Duration,
     authz: Authz,
     turns: Turns,
-    operator_token: Option<Secret>,
+    operator_token: OperatorToken,
 }
 
 /// A session that is counted as open for as long as this lives.
@@ -156,8 +156,8 @@ impl Gateway {
         &self.0.turns
     }
 
-    pub(crate) fn operator_token(&self) -> Option<&Secret> {
-        self.0.operator_token.as_ref()
+    pub(crate) fn operator_token(&self) -> &OperatorToken {
+        &self.0.operator_token
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -261,9 +261,9 @@ pub fn run(listener: TcpListener, config: Config, tasks: &Tasks) -> Gateway {
     let gateway = Gateway::new(config, tasks);
     readiness.set("gateway", true);
     let routes = http::router(gateway.clone());
-    let head_deadline = gateway.limits().request_head();
+    let limits = gateway.limits().edge();
     tasks.spawn("disconnects", gateway.disconnects().clone().hear(tasks.clone()));
-    let edge = http::edge::serve(listener, routes, head_deadline, tasks.clone());
+    let edge = http::edge::serve(listener, routes, limits, gateway.metrics().clone(), tasks.clone());
     tasks.spawn("gateway edge", edge);
     let (stop, stopping) = (tasks.cancelled(), gateway.clone());
     tasks.spawn("gateway drain", async move {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use realtime_core::filter::FilterLimits;
 
+use crate::http::edge::EdgeLimits;
+
 /// The limits of a gateway.
 #[derive(Debug, Clone, Args)]
 pub struct Limits {
@@ -53,6 +55,9 @@ pub struct Limits {
     /// How long a fetched key set (`jwks_url`) is used before it is fetched again, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_TTL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     pub jwks_ttl_seconds: u64,
+    /// How long a fetched key set counts while it cannot be fetched again, in seconds. After that its keys let nobody in.
+    #[arg(long, env = "ANVILBASE_REALTIME_JWKS_STALE_SECONDS_MAX", default_value_t = 86_400, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub jwks_stale_seconds_max: u64,
     /// How long after a fetch for an unknown key no other unknown key starts one, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_COOL_DOWN_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub jwks_cool_down_seconds: u64,
@@ -62,7 +67,7 @@ pub struct Limits {
     /// Size of a fetched key set in bytes.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_BYTES_MAX", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1_024..))]
     pub jwks_bytes_max: u32,
-    /// Keys of one key set, fetched or from a file. A token is tried on four of them at most: name keys by `kid`.
+    /// Keys of one key set, fetched or from a file. A token is tried on four public ones at most, first on those that its `kid` names: name keys.
     #[arg(long, env = "ANVILBASE_REALTIME_JWKS_KEYS_MAX", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     pub jwks_keys_max: u32,
     /// Length of a topic in bytes, `realtime:` included.
@@ -83,7 +88,10 @@ pub struct Limits {
     /// How long a socket may refuse to take bytes before it is closed with 1013, in seconds.
     #[arg(long, env = "ANVILBASE_REALTIME_WRITE_DEADLINE_SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub write_deadline_seconds: u64,
-    /// How long a connection may take to ask for its socket, in seconds.
+    /// Connections that this gateway holds at once while they are not sockets yet; further ones wait to be accepted.
+    #[arg(long, env = "ANVILBASE_REALTIME_CONNECTIONS_PENDING_MAX", default_value_t = 4_096, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub connections_pending_max: u32,
+    /// How long a connection may take to ask for its socket, in seconds. What then answers it, and the answer's writing, have the deadlines of those.
     #[arg(long, env = "ANVILBASE_REALTIME_REQUEST_HEAD_SECONDS_MAX", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     pub request_head_seconds_max: u64,
     /// How often a socket is pinged, in seconds.
@@ -145,8 +153,16 @@ impl Limits {
         Duration::from_secs(self.write_deadline_seconds)
     }
 
-    pub(crate) fn request_head(&self) -> Duration {
-        Duration::from_secs(self.request_head_seconds_max)
+    pub(crate) fn edge(&self) -> EdgeLimits {
+        let head = Duration::from_secs(self.request_head_seconds_max);
+        // What answering may wait for: the database, or a project's key set.
+        let jwks = Duration::from_millis(self.jwks_deadline_ms);
+        let answering = self.management_deadline().max(jwks);
+        EdgeLimits {
+            head,
+            request: head + answering + self.write_deadline(),
+            pending_max: self.connections_pending_max as usize,
+        }
     }
 
     pub(crate) fn ping(&self) -> Duration {

@@ -35,7 +35,8 @@ async fn main() -> anyhow::Result<()> {
 async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
     let common = &args.common;
     let authz = args.gateway.authz.client().await?;
-    let operator_token = args.gateway.management.operator_token().await?;
+    let management = &args.gateway.management;
+    let operator_token = management.operator_token(common.projects_poll(), &tasks).await?;
     let catalog = Catalog::watch(common.projects_dir.clone(), common.projects_poll(), &tasks)?;
     let name = args
         .gateway
@@ -50,6 +51,7 @@ async fn start(args: Args, tasks: Tasks) -> anyhow::Result<()> {
         .local_addr()
         .context("gateway address: unknown after bind")?;
     let (metrics, readiness) = (Metrics::new(), Readiness::default());
+    catalog.register(&metrics);
     let config = Config {
         catalog,
         bus,

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod body;
 mod disconnect;
+pub mod operator;
 mod tables;
 
 use std::collections::BTreeMap;
@@ -162,7 +163,7 @@ impl From<ApiCode> for Refusal {
             ApiCode::Forbidden => "The token's role is not service_role",
             ApiCode::NotFound => "There is nothing under this path",
             ApiCode::TableNotFound => {
-                "There is no such table: it must be a table or a partitioned table, not a view, a partition, a foreign or a temporary table, nor an extension's own"
+                "There is no such table: it must be a table or a partitioned table that service_role may SELECT from, not a view, a partition, a foreign or a temporary table, nor an extension's own"
             }
             ApiCode::MethodNotAllowed => "The path does not take this method",
             ApiCode::InvalidRequest => "The request is not valid",

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper_util::rt::TokioIo;
 use realtime_authz::{AuthzServer, LimitArgs};
 use realtime_gateway::authz::Authz;
 use realtime_gateway::limits::Limits;
-use realtime_gateway::management::access::ManagementArgs;
+use realtime_gateway::management::operator::ManagementArgs;
 use realtime_gateway::{Config, run};
 use realtime_listener::{Listener, ListenerArgs, ListenerConfig};
 use realtime_node::admin::{self, Admin, Readiness};
@@ -28,6 +29,9 @@ use super::project::Project;
 
 /// Bytes that may be on their way between gateway and authz, each way.
 const PIPE_BYTES: usize = 256 * 1024;
+
+/// How often the operator token's file is looked at.
+const TOKEN_POLL: Duration = Duration::from_secs(5);
 
 /// Where the process is reached.
 #[derive(Debug)]
@@ -60,6 +64,7 @@ pub async fn start(
 
     let authz = authz_in_memory(databases, &from_environment()?, &metrics, tasks);
 
+    let management = from_environment::<ManagementArgs>()?;
     let config = Config {
         catalog: catalog(&project.config, |config| config.database = None),
         bus,
@@ -69,7 +74,7 @@ pub async fn start(
         readiness: readiness.clone(),
         name: "dev".to_owned(),
         drain: super::DRAIN / 2,
-        operator_token: from_environment::<ManagementArgs>()?.operator_token().await?,
+        operator_token: management.operator_token(TOKEN_POLL, tasks).await?,
     };
     let gateway = run(listener, config, tasks);
     let feeds = Arc::new(move || gateway.feeds_page());

@@ -2,7 +2,8 @@
 //! and once more when a token names a key that is not in it.
 //!
 //! Must never be made to hammer the endpoint: all who ask share one fetch, and after one that was
-//! asked for none is asked for again for a while. Must never lose a good set to a bad answer.
+//! asked for none is asked for again for a while. Must never lose a good set to a bad answer; nor keep one for ever
+//! that nobody confirms: whoever can keep us from the endpoint would keep a withdrawn key alive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,8 +52,8 @@ struct Inner {
 
 struct State {
     keys: Arc<[Key]>,
-    /// Whether there was a good answer ever.
-    good: bool,
+    /// When the last good answer came; `None`: never, or so long ago that it no longer counts.
+    good_at: Option<Instant>,
     /// Failures since.
     failures: u32,
     /// Before this nobody's question starts a fetch.
@@ -93,7 +94,7 @@ impl Jwks {
             tasks: tasks.child(),
             state: Mutex::new(State {
                 keys: Arc::from([]),
-                good: false,
+                good_at: None,
                 failures: 0,
                 not_before: Instant::now(),
                 due: None,
@@ -193,25 +194,35 @@ impl Jwks {
         let outcome = match fetched {
             Ok(keys) => {
                 // The first set is no answer to a missing key: a key that came since may be asked for.
-                if asked && state.good {
+                if asked && state.good_at.is_some() {
                     state.not_before = now + cool_down;
                 }
                 if state.failures > 0 {
                     tracing::info!(project = %self.0.project, "the key set can be fetched again");
                 }
-                (state.good, state.failures) = (true, 0);
-                state.due = Some(now + Duration::from_secs(self.0.limits.jwks_ttl_seconds));
+                (state.good_at, state.failures) = (Some(now), 0);
+                let ttl = Duration::from_secs(self.0.limits.jwks_ttl_seconds);
+                state.due = Some(now + ttl.min(self.stale_after()));
                 self.replace(&mut state, keys);
                 Refresh::Fetched
             }
             Err(error) => {
                 let (project, host) = (&self.0.project, self.0.url.host());
-                tracing::warn!(%project, host, %error, "the key set cannot be fetched, the last good one stays");
+                tracing::warn!(%project, host, %error, "the key set cannot be fetched, the last good one stays for the time being");
                 // A second, two, four, up to the cool-down.
                 let wait = Duration::from_secs(1 << state.failures.min(10)).min(cool_down);
                 state.failures = state.failures.saturating_add(1);
                 state.not_before = state.not_before.max(now + wait);
-                state.due = state.good.then_some(now + wait);
+                let stale_at = state.good_at.map(|good_at| good_at + self.stale_after());
+                if stale_at.is_some_and(|stale_at| now >= stale_at) {
+                    tracing::error!(%project, host, "the key set could not be fetched for too long: its keys no longer count");
+                    state.good_at = None;
+                    self.replace(&mut state, Vec::new());
+                }
+                state.due = match (state.good_at, stale_at) {
+                    (Some(_), Some(stale_at)) => Some((now + wait).min(stale_at)),
+                    _ => None,
+                };
                 Refresh::Failed
             }
         };
@@ -219,6 +230,11 @@ impl Jwks {
         self.0.metrics.key_set_fetch(outcome == Refresh::Fetched);
         self.0.rescheduled.notify_one();
         outcome
+    }
+
+    /// How long keys count that cannot be fetched again.
+    fn stale_after(&self) -> Duration {
+        Duration::from_secs(self.0.limits.jwks_stale_seconds_max)
     }
 
     /// Puts other keys in place; the same ones are left, so that nobody looks at them anew.

@@ -114,7 +114,8 @@ impl Key {
     }
 }
 
-/// Reads a JSON Web Key Set; keys that cannot check signatures are passed over, as the standard asks.
+/// Reads a JSON Web Key Set; keys that cannot check signatures are passed over, as the standard asks. From the
+/// network an empty list is a set too: whoever withdraws every key says so by it.
 ///
 /// # Errors
 /// The text is no key set, has more than `keys_max` keys, or none that can be used.
@@ -122,6 +123,9 @@ pub fn parse(text: &str, origin: Origin, keys_max: usize) -> Result<Vec<Key>, Ke
     let set: Set = serde_json::from_str(text).map_err(|_| KeySetError::Malformed)?;
     if set.keys.len() > keys_max {
         return Err(KeySetError::TooMany(keys_max));
+    }
+    if set.keys.is_empty() && origin == Origin::Url {
+        return Ok(Vec::new());
     }
     let jwks = set.keys.into_iter();
     let keys: Vec<Key> = jwks

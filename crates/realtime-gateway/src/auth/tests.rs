@@ -596,3 +596,26 @@ fn a_token_that_names_another_project_is_none_of_this_one() {
         assert_eq!(code(&of("b"), &token), Some(Code::InvalidJwtToken));
     }
 }
+
+#[test]
+fn keys_that_a_token_names_come_before_any_number_without_a_name() {
+    let mut signers: Vec<Signer> = (1..=6).map(|n| Signer::ed25519(n, "-").nameless()).collect();
+    signers.push(Signer::ed25519(7, "k7"));
+    let verifier = by_set(&key_set(&signers.iter().collect::<Vec<_>>()));
+    assert_eq!(code(&verifier, &signers[6].sign(&anon())), None);
+    // One that is named like that and is another is tried on few all the same.
+    let other = Signer::ed25519(6, "k7").sign(&anon());
+    assert_eq!(code(&verifier, &other), Some(Code::JwtSignatureError));
+}
+
+#[test]
+fn shared_secrets_are_all_tried() {
+    let mut tokens = TokenConfig::by_secret(Secret::new(SECRET));
+    let previous = |n: usize| format!("the secret number {n} of those before this one");
+    tokens.secrets.extend((0..8).map(|n| Secret::new(previous(n))));
+    let verifier = by(tokens);
+    for n in 0..8 {
+        let token = sign(Algorithm::HS256, previous(n).as_bytes(), &anon());
+        assert_eq!(code(&verifier, &token), None, "{n}");
+    }
+}

@@ -154,15 +154,10 @@ impl Feed {
                     subscriber.mail.live(subscriber.id.channel, generation);
                 }
             }
-            Command::Suspend(subscriber) => {
-                if let Some(outbox) = self.lanes.subscribers.suspend(subscriber) {
-                    outbox.purge(subscriber.channel);
-                }
-            }
+            // The session has shut its outbox to both already.
+            Command::Suspend(subscriber) => self.lanes.subscribers.suspend(subscriber),
             Command::Unsubscribe(subscriber) => {
-                if let Some(ended) = self.lanes.subscribers.remove(subscriber) {
-                    ended.outbox.purge(subscriber.channel);
-                }
+                self.lanes.subscribers.remove(subscriber);
             }
         }
         self.lanes.channels_changed();

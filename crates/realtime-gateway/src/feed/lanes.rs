@@ -319,7 +319,10 @@ impl Lanes {
             }
             let text = hint_text(Hint::Truncated);
             let frame = subscriber.tag.hint(Hint::Truncated, None, text, &extra);
-            if subscriber.outbox.push_data(&subscriber.tag, frame) == Pushed::Dropped {
+            let pushed = subscriber
+                .outbox
+                .push_data(&subscriber.tag, subscriber.generation, frame);
+            if pushed == Pushed::Dropped {
                 self.metrics.drops(DropReasonLabel::SlowReader, 1);
             }
         }
@@ -379,10 +382,15 @@ impl Lanes {
                         if send_gap(subscriber, &self.metrics) {
                             self.noted.clear();
                         }
-                        let pushed = subscriber.outbox.push_data(&subscriber.tag, frame);
-                        delivered += usize::from(pushed == Pushed::Queued);
-                        if pushed == Pushed::Dropped {
-                            self.metrics.drops(DropReasonLabel::SlowReader, 1);
+                        match subscriber
+                            .outbox
+                            .push_data(&subscriber.tag, subscriber.generation, frame)
+                        {
+                            Pushed::Queued => delivered += 1,
+                            Pushed::Dropped => self.metrics.drops(DropReasonLabel::SlowReader, 1),
+                            // What its session decided of it is still on its way here.
+                            Pushed::Stale => changed_identity.push(one.serial),
+                            Pushed::Closed => {}
                         }
                         continue;
                     }

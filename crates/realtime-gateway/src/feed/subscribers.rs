@@ -162,11 +162,11 @@ impl Subscribers {
         self.take(id)
     }
 
-    /// Delivers nothing to a channel until its next subscription. Returns its outbox.
-    pub fn suspend(&mut self, id: SubscriberId) -> Option<Arc<Outbox>> {
-        let subscriber = self.take(id)?;
-        self.suspended.insert(id);
-        Some(subscriber.outbox)
+    /// Delivers nothing to a channel until its next subscription.
+    pub fn suspend(&mut self, id: SubscriberId) {
+        if self.take(id).is_some() {
+            self.suspended.insert(id);
+        }
     }
 
     /// Gives a channel another identity of the same role.

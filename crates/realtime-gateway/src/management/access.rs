@@ -2,17 +2,13 @@
 //!
 //! Must never answer differently to a stranger for a project that exists and for one that does not.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use axum::http::{HeaderMap, header};
-use clap::Args;
 use parking_lot::Mutex;
 use realtime_core::code::{ApiCode, Code};
 use realtime_core::id::ProjectId;
-use realtime_node::secret::Secret;
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,41 +24,11 @@ use crate::limits::Limits;
 /// one kind of key or another, does not show.
 const STRANGER_ANSWER_AFTER: Duration = Duration::from_millis(25);
 
-/// Shortest operator token: who guesses has all the time there is.
-const OPERATOR_TOKEN_BYTES_MIN: usize = 32;
-
 /// Calls of one project that are worked on at once.
 const PROJECT_CALLS_MAX: usize = 2;
 
-/// Arguments of the management API.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ManagementArgs {
-    /// File with the operator token, at least 32 characters: it may call the management API for every project. Without it only the projects' own service_role tokens may.
-    #[arg(long, env = "ANVILBASE_REALTIME_OPERATOR_TOKEN_FILE")]
-    pub operator_token_file: Option<PathBuf>,
-}
-
-impl ManagementArgs {
-    /// The operator token.
-    ///
-    /// # Errors
-    /// The file cannot be read, or what it holds is too short or has blanks inside.
-    pub async fn operator_token(&self) -> anyhow::Result<Option<Secret>> {
-        let Some(path) = &self.operator_token_file else {
-            return Ok(None);
-        };
-        let shown = Path::display(path);
-        let text = tokio::fs::read_to_string(path).await;
-        let text = text.with_context(|| format!("operator token file {shown}: cannot be read"))?;
-        let token = text.trim();
-        if token.len() < OPERATOR_TOKEN_BYTES_MIN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            bail!(
-                "operator token file {shown}: must hold one token of at least {OPERATOR_TOKEN_BYTES_MIN} visible ASCII characters"
-            );
-        }
-        Ok(Some(Secret::new(token)))
-    }
-}
+/// Calls of the operator that are worked on at once.
+const OPERATOR_CALLS_MAX: usize = 4;
 
 /// Who calls. Proves that the caller may act for the project, and that it was its turn; a call holds it until
 /// it is done.
@@ -72,7 +38,15 @@ pub struct Caller {
     pub project: ProjectId,
     /// What the caller showed, for logs.
     pub kind: CallerKind,
-    _places: [OwnedSemaphorePermit; 2],
+    _places: Places,
+}
+
+/// Somebody who was found out, and whose turn it need not be yet: what a call still has to hear is heard first, so that
+/// whoever is slow to say it keeps nobody's place.
+#[derive(Debug)]
+pub struct Known {
+    project: ProjectId,
+    kind: CallerKind,
 }
 
 /// What a caller showed.
@@ -96,10 +70,17 @@ impl CallerKind {
 
 /// How many calls there are of whom.
 pub struct Turns {
+    /// Of all projects together; the operator's are not among them.
     all: Arc<Semaphore>,
     per_second: f64,
+    callers: Mutex<Callers>,
+}
+
+struct Callers {
     /// Only of projects that somebody proved to be of: as many as there are projects.
-    projects: Mutex<FxHashMap<ProjectId, Turn>>,
+    projects: FxHashMap<ProjectId, Turn>,
+    /// Whoever answers for all projects must be heard while one of them calls as often as it may.
+    operator: Turn,
 }
 
 struct Turn {
@@ -109,36 +90,60 @@ struct Turn {
     since: Instant,
 }
 
+/// A caller's own place, and for a project's one among all of them.
+type Places = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
 impl Turns {
     /// Nobody has called.
     pub fn new(limits: &Limits) -> Self {
+        let per_second = f64::from(limits.management_calls_per_second_max);
         Self {
             all: Arc::new(Semaphore::new(limits.management_calls_max as usize)),
-            per_second: f64::from(limits.management_calls_per_second_max),
-            projects: Mutex::default(),
+            per_second,
+            callers: Mutex::new(Callers {
+                projects: FxHashMap::default(),
+                operator: Turn::new(OPERATOR_CALLS_MAX, per_second),
+            }),
         }
     }
 
-    fn take(&self, project: &ProjectId) -> Option<[OwnedSemaphorePermit; 2]> {
-        let now = Instant::now();
-        let at_once = {
-            let mut projects = self.projects.lock();
-            let turn = projects.entry(project.clone()).or_insert_with(|| Turn {
-                at_once: Arc::new(Semaphore::new(PROJECT_CALLS_MAX)),
-                credit: self.per_second,
-                since: now,
-            });
-            let refilled = now.duration_since(turn.since).as_secs_f64() * self.per_second;
-            turn.credit = (turn.credit + refilled).min(self.per_second);
-            turn.since = now;
-            if turn.credit < 1.0 {
-                return None;
-            }
-            turn.credit -= 1.0;
-            Arc::clone(&turn.at_once)
+    fn take(&self, project: &ProjectId, kind: CallerKind) -> Option<Places> {
+        let mut callers = self.callers.lock();
+        let turn = match kind {
+            CallerKind::Operator => &mut callers.operator,
+            CallerKind::ServiceRole => callers
+                .projects
+                .entry(project.clone())
+                .or_insert_with(|| Turn::new(PROJECT_CALLS_MAX, self.per_second)),
         };
-        let own = at_once.try_acquire_owned().ok()?;
-        Some([own, Arc::clone(&self.all).try_acquire_owned().ok()?])
+        let own = turn.take(self.per_second)?;
+        let among_all = match kind {
+            CallerKind::Operator => None,
+            CallerKind::ServiceRole => Some(Arc::clone(&self.all).try_acquire_owned().ok()?),
+        };
+        Some((own, among_all))
+    }
+}
+
+impl Turn {
+    fn new(at_once: usize, credit: f64) -> Self {
+        Self {
+            at_once: Arc::new(Semaphore::new(at_once)),
+            credit,
+            since: Instant::now(),
+        }
+    }
+
+    fn take(&mut self, per_second: f64) -> Option<OwnedSemaphorePermit> {
+        let now = Instant::now();
+        let refilled = now.duration_since(self.since).as_secs_f64() * per_second;
+        self.credit = (self.credit + refilled).min(per_second);
+        self.since = now;
+        if self.credit < 1.0 {
+            return None;
+        }
+        self.credit -= 1.0;
+        Arc::clone(&self.at_once).try_acquire_owned().ok()
     }
 }
 
@@ -146,12 +151,12 @@ impl Turns {
 ///
 /// # Errors
 /// In this order: 401 for whoever has not shown a valid token of the project, or of the operator; 403 for a
-/// token of another role; 404 to the operator where there is no such project; 429.
-pub async fn authorize(
+/// token of another role; 404 to the operator where there is no such project.
+pub async fn find_out(
     gateway: &Gateway,
     project: Option<&str>,
     headers: &HeaderMap,
-) -> Result<Caller, Refusal> {
+) -> Result<Known, Refusal> {
     let answered = Instant::now() + STRANGER_ANSWER_AFTER;
     let known = match identify(gateway, project, headers, answered).await {
         Err(refusal) if refusal.code == ApiCode::Unauthorized => {
@@ -161,12 +166,23 @@ pub async fn authorize(
         known => known,
     };
     let (project, kind) = known?;
-    let places = gateway.turns().take(&project).ok_or(ApiCode::TooManyRequests)?;
-    Ok(Caller {
-        project,
-        kind,
-        _places: places,
-    })
+    Ok(Known { project, kind })
+}
+
+impl Known {
+    /// Takes the caller's turn.
+    ///
+    /// # Errors
+    /// 429: it is not.
+    pub fn enter(self, gateway: &Gateway) -> Result<Caller, Refusal> {
+        let Self { project, kind } = self;
+        let places = gateway.turns().take(&project, kind);
+        Ok(Caller {
+            _places: places.ok_or(ApiCode::TooManyRequests)?,
+            project,
+            kind,
+        })
+    }
 }
 
 async fn identify(
@@ -177,10 +193,7 @@ async fn identify(
 ) -> Result<(ProjectId, CallerKind), Refusal> {
     let token = bearer(headers).ok_or(ApiCode::Unauthorized)?;
     let project = project.and_then(|text| ProjectId::parse(text).ok());
-    if gateway
-        .operator_token()
-        .is_some_and(|operator| operator.is(token))
-    {
+    if gateway.operator_token().is(token) {
         let known = project.filter(|project| gateway.catalog().get(project).is_some());
         return Ok((known.ok_or(ApiCode::NotFound)?, CallerKind::Operator));
     }
@@ -307,17 +320,22 @@ mod tests {
         limits.management_calls_per_second_max = 4;
         let turns = Turns::new(&limits);
         let (a, b) = (ProjectId::parse("a").unwrap(), ProjectId::parse("b").unwrap());
-        let held = [turns.take(&a), turns.take(&a)];
+        let take = |project| turns.take(project, CallerKind::ServiceRole);
+        let held = [take(&a), take(&a)];
         assert!(held.iter().all(Option::is_some));
-        assert!(turns.take(&a).is_none(), "three at once");
-        let other = turns.take(&b);
+        assert!(take(&a).is_none(), "three at once");
+        let other = take(&b);
         assert!(other.is_some());
-        assert!(turns.take(&b).is_none(), "four of all projects at once");
-        drop((held, other));
-        assert!(turns.take(&a).is_some());
-        assert!(turns.take(&a).is_none(), "the fifth in a second");
+        assert!(take(&b).is_none(), "four of all projects at once");
+        // The operator's turn is nobody else's.
+        let operator = [&a, &a, &b, &b].map(|project| turns.take(project, CallerKind::Operator));
+        assert!(operator.iter().all(Option::is_some));
+        assert!(turns.take(&a, CallerKind::Operator).is_none(), "five at once");
+        drop((held, other, operator));
+        assert!(take(&a).is_some());
+        assert!(take(&a).is_none(), "the fifth in a second");
         tokio::time::advance(Duration::from_millis(250)).await;
-        assert!(turns.take(&a).is_some());
-        assert!(turns.take(&a).is_none());
+        assert!(take(&a).is_some());
+        assert!(take(&a).is_none());
     }
 }

@@ -11,7 +11,7 @@ use realtime_core::claims::Who;
 use realtime_core::code::ApiCode;
 use serde::Serialize;
 
-use super::access::authorize;
+use super::access::find_out;
 use super::{Refusal, answer, body};
 use crate::Gateway;
 
@@ -34,8 +34,9 @@ pub async fn disconnect(
 ) -> Response {
     let project = project.ok().map(|Path(project)| project);
     answer(&gateway, async {
-        let caller = authorize(&gateway, project.as_deref(), &headers).await?;
+        let known = find_out(&gateway, project.as_deref(), &headers).await?;
         let bytes = body::read(body, gateway.limits().management_body_bytes_max as usize).await?;
+        let caller = known.enter(&gateway)?;
         let who = who(&bytes)?;
         body::parameters(&uri, &[])?;
         let told = gateway.disconnects().order(&caller.project, &who).await;

@@ -11,7 +11,7 @@ use realtime_core::code::ApiCode;
 use realtime_proto::v1;
 use serde::Serialize;
 
-use super::access::authorize;
+use super::access::find_out;
 use super::{Refusal, answer, body};
 use crate::Gateway;
 
@@ -80,7 +80,8 @@ pub async fn list(
 ) -> Response {
     let project = project.ok().map(|Path(project)| project);
     answer(&gateway, async {
-        let caller = authorize(&gateway, project.as_deref(), &headers).await?;
+        let known = find_out(&gateway, project.as_deref(), &headers).await?;
+        let caller = known.enter(&gateway)?;
         let mut request = v1::ListTablesRequest {
             project: caller.project.to_string(),
             schema: SCHEMA.to_owned(),
@@ -123,8 +124,9 @@ pub async fn set(
         Err(_) => (uri.path().split('/').nth(4).map(str::to_owned), None),
     };
     answer(&gateway, async {
-        let caller = authorize(&gateway, project.as_deref(), &headers).await?;
+        let known = find_out(&gateway, project.as_deref(), &headers).await?;
         let bytes = body::read(body, gateway.limits().management_body_bytes_max as usize).await?;
+        let caller = known.enter(&gateway)?;
         let mut request = settings(&bytes)?;
         request.project = caller.project.to_string();
         request.schema = SCHEMA.to_owned();

@@ -2,6 +2,8 @@
 //!
 //! Must never grow without bound nor lose a change silently: when it is full, changes are
 //! dropped until half of it is written, and then each channel that missed some gets one notice.
+//! Must never take a change for a channel that is over, or for an identity that it gave back: the
+//! session says so here at once, and the feed hears of it when it comes to it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use axum::extract::ws::Utf8Bytes;
 use parking_lot::Mutex;
 use realtime_core::code::GapReason;
+use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use super::channel::{ChannelKey, ChannelTag};
@@ -39,6 +42,8 @@ pub enum Pushed {
     Queued,
     /// There was no room: the channel is owed a notice.
     Dropped,
+    /// The channel is over, suspended, or goes on under another identity than this was decided for.
+    Stale,
     /// The session is over.
     Closed,
 }
@@ -69,6 +74,9 @@ struct Queues {
     data_bytes: usize,
     /// Full, and not yet half empty again.
     paused: bool,
+    /// Channels that take changes, each with the oldest of its identities that they may be decided for: as many as a
+    /// socket may have channels.
+    open: FxHashMap<ChannelKey, u64>,
     /// Channels that missed changes since.
     owed: Vec<(Arc<ChannelTag>, GapReason)>,
     close: Option<CloseReason>,
@@ -111,10 +119,23 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Adds a change, or a notice that must keep its place among changes.
-    pub fn push_data(&self, channel: &Arc<ChannelTag>, frame: Utf8Bytes) -> Pushed {
+    /// Takes changes for a channel from now on: those decided for its identity of this generation, or a later one.
+    pub fn open(&self, channel: ChannelKey, generation: u64) {
+        self.queues.lock().open.insert(channel, generation);
+    }
+
+    /// Takes nothing for a channel until it is opened again, and takes back what waits: it is over, or suspended.
+    pub fn shut(&self, channel: ChannelKey) {
         let mut queues = self.queues.lock();
-        let pushed = queues.push(&self.limits, channel, frame);
+        queues.open.remove(&channel);
+        queues.purge(channel);
+    }
+
+    /// Adds a change, or a notice that must keep its place among changes, that was decided for the channel's identity
+    /// of this generation.
+    pub fn push_data(&self, channel: &Arc<ChannelTag>, generation: u64, frame: Utf8Bytes) -> Pushed {
+        let mut queues = self.queues.lock();
+        let pushed = queues.push(&self.limits, channel, generation, frame);
         drop(queues);
         self.filled.notify_one();
         pushed
@@ -124,7 +145,7 @@ impl Outbox {
     /// channel is owed a notice anyway, and this one merges with it.
     pub fn push_gap(&self, channel: &Arc<ChannelTag>, reason: GapReason) {
         let mut queues = self.queues.lock();
-        if queues.close.is_none() {
+        if queues.close.is_none() && queues.open.contains_key(&channel.key) {
             if queues.paused {
                 queues.owe(channel, reason);
             } else {
@@ -135,14 +156,9 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Takes back what waits for a channel, such as after its end. Returns how many frames that were.
+    /// Takes back what waits for a channel. Returns how many frames that were.
     pub fn purge(&self, channel: ChannelKey) -> usize {
-        let mut queues = self.queues.lock();
-        let before = queues.data.len();
-        queues.data.retain(|entry| entry.channel != channel);
-        queues.data_bytes = queues.data.iter().map(|entry| entry.frame.len()).sum();
-        queues.owed.retain(|(tag, _)| tag.key != channel);
-        before - queues.data.len()
+        self.queues.lock().purge(channel)
     }
 
     /// Ends the socket after the control frames that wait. The first reason stands.
@@ -173,9 +189,19 @@ impl Outbox {
 }
 
 impl Queues {
-    fn push(&mut self, limits: &OutboxLimits, channel: &Arc<ChannelTag>, frame: Utf8Bytes) -> Pushed {
+    fn push(
+        &mut self,
+        limits: &OutboxLimits,
+        channel: &Arc<ChannelTag>,
+        generation: u64,
+        frame: Utf8Bytes,
+    ) -> Pushed {
         if self.close.is_some() {
             return Pushed::Closed;
+        }
+        let oldest = self.open.get(&channel.key);
+        if oldest.is_none_or(|oldest| generation < *oldest) {
+            return Pushed::Stale;
         }
         let full = self.data.len() >= limits.frames_max || self.data_bytes + frame.len() > limits.bytes_max;
         // One frame larger than the whole limit still passes an empty queue: it could never pass otherwise.
@@ -191,6 +217,14 @@ impl Queues {
     fn queue(&mut self, channel: ChannelKey, frame: Utf8Bytes) {
         self.data_bytes += frame.len();
         self.data.push_back(Entry { channel, frame });
+    }
+
+    fn purge(&mut self, channel: ChannelKey) -> usize {
+        let before = self.data.len();
+        self.data.retain(|entry| entry.channel != channel);
+        self.data_bytes = self.data.iter().map(|entry| entry.frame.len()).sum();
+        self.owed.retain(|(tag, _)| tag.key != channel);
+        before - self.data.len()
     }
 
     fn owe(&mut self, channel: &Arc<ChannelTag>, reason: GapReason) {

@@ -11,6 +11,7 @@ use axum::extract::ws::{CloseFrame, Message};
 use futures_util::future::{AbortHandle, Aborted, BoxFuture, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use realtime_core::claims::Who;
 use realtime_core::id::ProjectId;
 use realtime_core::wire::phoenix::{Serializer, decode_binary, decode_text};
 use tokio::sync::broadcast::error::RecvError;
@@ -24,7 +25,6 @@ use super::outbox::{Batch, CloseReason, Outbox, OutboxLimits};
 use super::state::{Context, Effect, Input, SessionState};
 use crate::Gateway;
 use crate::auth::{Identity, Verifier};
-use crate::disconnect::Disconnect;
 use crate::feed::prepare::{Share, prepare};
 use crate::feed::registry::FeedHandle;
 use crate::feed::{Command, SubscriberId, Subscription};
@@ -126,7 +126,7 @@ impl Session {
         let limits = Arc::clone(self.gateway.limits());
         let mut catalog = self.gateway.catalog().changed();
         let mut fetched = self.gateway.verifiers().changed();
-        let mut orders = self.gateway.disconnects().orders();
+        let mut orders = self.gateway.disconnects().orders(&self.project);
         let stop = self.gateway.session_tasks().cancelled();
         tokio::pin!(stop);
         let (mut drain_at, mut written) = (None, false);
@@ -158,7 +158,7 @@ impl Session {
                 Ok(()) = catalog.changed() => self.rekey().await,
                 Ok(()) = fetched.changed() => self.rekey().await,
                 order = orders.recv() => match order {
-                    Ok(order) => self.on_order(&order).await,
+                    Ok(who) => self.turn(Input::Disconnect(Who::clone(&who))).await,
                     Err(RecvError::Lagged(_)) => self.end(1012, "an operator's orders were missed"),
                     Err(RecvError::Closed) => self.end(1012, "the gateway restarts"),
                 },
@@ -214,10 +214,6 @@ impl Session {
             }
         }
         false
-    }
-
-    async fn on_order(&mut self, order: &Disconnect) -> bool {
-        order.project == self.project && self.turn(Input::Disconnect(order.who.clone())).await
     }
 
     /// Looks whether the project's keys are others than before. `true`: the session ends.
@@ -307,6 +303,7 @@ impl Session {
                 prepared,
             } => {
                 self.subscribed.insert(tag.key, ());
+                self.outbox.open(tag.key, generation);
                 let command = Command::Subscribe(Box::new(Subscription {
                     session: self.id,
                     tag,
@@ -323,6 +320,8 @@ impl Session {
                 generation,
                 claims,
             } => {
+                // Nothing more for the identity before, whenever the feed hears of it.
+                self.outbox.open(channel, generation);
                 let subscriber = self.subscriber(channel);
                 return self
                     .tell(Command::Identify {
@@ -334,7 +333,7 @@ impl Session {
             }
             Effect::Suspend { channel } => {
                 if self.subscribed.contains_key(&channel) {
-                    self.outbox.purge(channel);
+                    self.outbox.shut(channel);
                     return self.tell(Command::Suspend(self.subscriber(channel))).await;
                 }
             }
@@ -344,7 +343,7 @@ impl Session {
     }
 
     async fn unsubscribe(&mut self, channel: ChannelKey) -> bool {
-        self.outbox.purge(channel);
+        self.outbox.shut(channel);
         if let Some(look_up) = self.looking_up.remove(&channel) {
             look_up.abort();
         }

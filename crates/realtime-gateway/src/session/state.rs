@@ -41,6 +41,8 @@ pub struct SessionState {
     next_key: u64,
     joins: Rate,
     tokens: Rate,
+    /// Changes of identity: each is work for the feed, that all of the project's sockets share.
+    renewals: Rate,
     /// The token that was verified last: SDKs give one and the same to every channel.
     last: Option<([u8; 32], Identity)>,
     /// Since when there has been no channel.
@@ -190,6 +192,7 @@ impl SessionState {
             next_key: 0,
             joins: Rate::default(),
             tokens: Rate::default(),
+            renewals: Rate::default(),
             last: None,
             unjoined_since_ms: Some(now_ms),
         }
@@ -249,7 +252,8 @@ impl SessionState {
                 None => match self.awaiting_join(topic) {
                     None => effects.push(self.reply_error(frame, "unmatched topic")),
                     Some(join_ref) if event == "access_token" && !is_stale(&frame.join_ref, join_ref) => {
-                        self.replace_token(topic, access_token(frame.payload.json()));
+                        let token = access_token(frame.payload.json());
+                        self.replace_token(topic, token, context, effects);
                     }
                     Some(_) => {}
                 },

@@ -281,7 +281,7 @@ impl World {
             readiness: readiness.clone(),
             name: "g".into(),
             drain: Duration::from_secs(2),
-            operator_token: Some(Secret::new(OPERATOR_TOKEN)),
+            operator_token: Some(Secret::new(OPERATOR_TOKEN)).into(),
         };
         let gateway = run(listener, config, &tasks);
         Self {

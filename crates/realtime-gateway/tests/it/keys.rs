@@ -7,7 +7,7 @@ use realtime_node::catalog::{ProjectConfig, StaticKey, TokenConfig};
 use realtime_node::secret::Secret;
 use realtime_testkit::jwks::KeySetServer;
 use realtime_testkit::tokens::{self, Signer, key_set};
-use realtime_testkit::wait::until;
+use realtime_testkit::wait::{until, within};
 use realtime_testkit::ws::{Client, Frame};
 use serde_json::{Value, json};
 
@@ -217,7 +217,8 @@ async fn the_last_good_set_outlives_the_endpoint() {
     let (world, server) = fetching(world, &[&k1]).await;
     let mut client = world.client().await;
     join(&mut client, "a", &user(&k1), notes()).await;
-    for broken in [None, Some("{\"keys\":[]}".to_owned()), Some("<html>".to_owned())] {
+    let unusable = json!({ "keys": [{ "kty": "oct", "k": "AAAA" }] }).to_string();
+    for broken in [None, Some(unusable), Some("<html>".to_owned())] {
         match broken {
             None => server.fail(),
             Some(document) => server.set(document),
@@ -235,6 +236,50 @@ async fn the_last_good_set_outlives_the_endpoint() {
     let before = good();
     until("it is fetched again", async || (good() > before).then_some(())).await;
     join(&mut client, "b", &user(&k2), notes()).await;
+}
+
+#[tokio::test]
+async fn an_empty_set_withdraws_every_key() {
+    let k1 = Signer::ed25519(1, "k1");
+    let world = World::with_limits(|limits| limits.jwks_ttl_seconds = 1).await;
+    let (world, server) = fetching(world, &[&k1]).await;
+    let mut client = world.client().await;
+    join(&mut client, "room", &user(&k1), notes()).await;
+    server.set(key_set(&[]));
+    client
+        .until("the end of what the key signed", |frame| frame[3] == "phx_close")
+        .await;
+    let reply = try_join(&mut client, "again", &user(&k1), notes()).await;
+    assert_eq!(reply["status"], "error", "{reply}");
+}
+
+#[tokio::test]
+async fn a_set_that_nobody_confirms_for_too_long_no_longer_counts() {
+    let k1 = Signer::ed25519(1, "k1");
+    let world = World::with_limits(|limits| {
+        limits.jwks_ttl_seconds = 1;
+        limits.jwks_cool_down_seconds = 1;
+        limits.jwks_stale_seconds_max = 4;
+    })
+    .await;
+    let (world, server) = fetching(world, &[&k1]).await;
+    let mut client = world.client().await;
+    join(&mut client, "room", &user(&k1), notes()).await;
+    server.set("nothing".to_owned());
+    client
+        .until("the end of what the key signed", |frame| frame[3] == "phx_close")
+        .await;
+    // Bad answers alone ended nothing.
+    let failed = world.metric(r#"anvilbase_realtime_gateway_key_set_fetches_total{reason="failed"}"#);
+    assert!(failed > Some(1.0), "{failed:?}");
+    // As if it had never been fetched: asked for anew once somebody needs it.
+    server.set(key_set(&[&k1]));
+    let counts_again = async {
+        while try_join(&mut client, "again", &user(&k1), notes()).await["status"] != "ok" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within("the key again", counts_again).await;
 }
 
 #[tokio::test]

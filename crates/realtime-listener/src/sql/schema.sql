@@ -117,7 +117,7 @@ $tables$;
 do $settings$
 declare
   -- Raised with every change of this folder that a provisioned database must receive.
-  c_version constant integer := 6;
+  c_version constant integer := 7;
   v_database oid := (select d.oid from pg_database d where d.datname = current_database());
   v_row record;
 begin

@@ -44,6 +44,7 @@ fn subscribe(lanes: &mut Lanes, interner: &Interner, channel: u64, user: u8, tab
         frames_max: 10_000,
         bytes_max: 1 << 30,
     }));
+    outbox.open(ChannelKey(channel), 0);
     let params = BindingParams::parse(&format!(r#"{{"schema":"public","table":"{table}"}}"#)).unwrap();
     let ids = interner
         .intern(&project(), std::slice::from_ref(&params))

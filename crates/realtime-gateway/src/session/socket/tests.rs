@@ -90,7 +90,7 @@ fn gateway_with(tasks: &Tasks, drain: Duration) -> Gateway {
         readiness: Readiness::default(),
         name: "g".into(),
         drain,
-        operator_token: None,
+        operator_token: None.into(),
     };
     Gateway::new(config, tasks)
 }

@@ -53,11 +53,27 @@ impl SessionState {
         }
     }
 
-    /// A join that waits is to be by another token, or by the connection's own identity.
-    pub(super) fn replace_token(&mut self, topic: &str, token: Option<Box<str>>) {
-        if let Some(Asked::Join(join)) = self.awaiting.get_mut(topic) {
-            join.token = token.map(Secret::new);
+    /// A join that waits is to be by another token, or by the connection's own identity. A token that is too long to be
+    /// kept ends it.
+    pub(super) fn replace_token(
+        &mut self,
+        topic: &str,
+        token: Option<Box<str>>,
+        context: &Context<'_>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(Asked::Join(join)) = self.awaiting.get_mut(topic) else {
+            return;
+        };
+        let fits = token.as_deref().map(|token| context.verifier.check_length(token));
+        if let Some(Err(error)) = fits {
+            let (join_ref, reference) = (&join.join_ref, &join.reference);
+            let reply = reply_error(self.serializer, join_ref, reference, topic, &error.to_string());
+            effects.push(Effect::Send(reply.into()));
+            self.awaiting.remove(topic);
+            return;
         }
+        join.token = token.map(Secret::new);
     }
 
     /// The keys were fetched, or could not be: everything that waited is decided now.
@@ -83,7 +99,7 @@ impl SessionState {
                         continue;
                     }
                     match self.identify(Some(token.expose()), context) {
-                        Ok(identity) => self.renew(&topic, identity, effects),
+                        Ok(identity) => self.renew(&topic, identity, context, effects),
                         Err(error) => self.end(&topic, &error.after(refresh), effects),
                     }
                 }

@@ -27,18 +27,14 @@ impl SessionState {
         let token = access_token(frame.payload.json());
         self.awaiting.remove(&*frame.topic);
         let per_second_max = context.limits.socket_joins_per_second_max;
-        // What is given back is always taken.
+        // What is given back is verified by nobody.
         let fresh = token.as_deref().is_some_and(|token| !self.is_last(token));
         if fresh && !self.tokens.admit(context.now_ms, per_second_max) {
-            let error = TokenError {
-                code: Code::TooManyJoins,
-                message: format!("Too many tokens per second (at most {per_second_max} on a socket)"),
-            };
-            return self.end(&frame.topic, &error, effects);
+            return self.end(&frame.topic, &too_many_tokens(per_second_max), effects);
         }
         let key = self.channels.get(&*frame.topic).map(|channel| channel.tag.key);
         match self.identify(token.as_deref(), context) {
-            Ok(identity) => self.renew(&frame.topic, identity, effects),
+            Ok(identity) => self.renew(&frame.topic, identity, context, effects),
             Err(error) => match (token, key) {
                 (Some(token), Some(key)) if error.code == Code::KeysUnavailable => {
                     let asked = Asked::Renew(key, Secret::new(token));
@@ -49,8 +45,15 @@ impl SessionState {
         }
     }
 
-    /// Puts a channel under another identity.
-    pub(super) fn renew(&mut self, topic: &str, identity: Identity, effects: &mut Vec<Effect>) {
+    /// Puts a channel under another identity. One that changes too often ends: it cannot go on under the one that was
+    /// given back, and every change is work for others.
+    pub(super) fn renew(
+        &mut self,
+        topic: &str,
+        identity: Identity,
+        context: &Context<'_>,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(channel) = self.channels.get_mut(topic) else {
             return;
         };
@@ -58,6 +61,14 @@ impl SessionState {
             // The same claims, perhaps vouched for by another key, which may outlive the first.
             channel.identity = identity;
             return;
+        }
+        // Every channel of a socket may be signed out and in again at a time.
+        let limits = context.limits;
+        let per_second_max = limits
+            .socket_joins_per_second_max
+            .max(limits.socket_channels_max.saturating_mul(2));
+        if !self.renewals.admit(context.now_ms, per_second_max) {
+            return self.end(topic, &too_many_tokens(per_second_max), effects);
         }
         let same_role = channel.identity.claims.role() == identity.claims.role();
         channel.identity = identity;
@@ -162,6 +173,13 @@ impl SessionState {
 
     fn own_identity(&self, now_ms: u64) -> Result<Identity, TokenError> {
         self.own.expiry(now_ms).map_or_else(|| Ok(self.own.clone()), Err)
+    }
+}
+
+fn too_many_tokens(per_second_max: u32) -> TokenError {
+    TokenError {
+        code: Code::TooManyJoins,
+        message: format!("Too many tokens per second (at most {per_second_max} on a socket)"),
     }
 }
 

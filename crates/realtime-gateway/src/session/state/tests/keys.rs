@@ -121,6 +121,32 @@ fn a_withdrawn_key_ends_its_channels_and_its_socket() {
     assert_eq!(script.turn(Input::Rekeyed), "");
 }
 
+#[test]
+fn a_token_that_is_too_long_is_not_kept_until_the_keys_are_there() {
+    let known = Signer::ed25519(1, "k1");
+    let mut script = Script::new(Serializer::V2);
+    script.send(&join("1", NOTES, Some(&signed(&known))));
+    let max = script.limits.token_bytes_max as usize;
+    let push = |script: &mut Script, bytes: usize| {
+        script.send(&access_token_frame("1", &format!("\"{}\"", "x".repeat(bytes))))
+    };
+    assert_eq!(push(&mut script, max), "");
+    let refused = push(&mut script, max + 1);
+    let reason = format!("InvalidJWTToken: The token is longer than {max} bytes");
+    assert!(
+        refused.contains(&reason) && refused.contains("phx_reply"),
+        "{refused}"
+    );
+    // The join is over, and the topic free for another.
+    script.verifier = verifier(&["anon", "authenticated"].map(Role::new), &fetched(&known));
+    assert_eq!(script.turn(Input::Keys(Refresh::Fetched)), "");
+    assert!(
+        script
+            .send(&join("2", NOTES, Some(&signed(&known))))
+            .starts_with("prepare")
+    );
+}
+
 fn of_user(sub: &str) -> String {
     let exp = START_MS / 1_000 + 3_600;
     let claims = json!({ "role": "authenticated", "sub": sub, "session_id": format!("{sub}-s"), "exp": exp });

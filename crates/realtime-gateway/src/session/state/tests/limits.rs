@@ -197,3 +197,32 @@ fn new_tokens_are_limited_and_one_for_all_channels_is_one() {
             .contains("Token has expired 0 seconds ago")
     );
 }
+
+/// Each of them is a command to the feed that all of a project's sockets share.
+#[test]
+fn changes_of_identity_are_limited_though_no_token_is_new() {
+    let mut script = Script::new(Serializer::V2);
+    script.limits.socket_joins_per_second_max = 3;
+    script.limits.socket_channels_max = 2;
+    let user = token("authenticated", 60);
+    script.joined(Some(&user));
+    let push = |script: &mut Script, token: &str| script.send(&access_token_frame("1", token));
+    let given = format!("\"{user}\"");
+    // Every channel may sign out and in again within a second.
+    for token in ["null", &given, "null", &given] {
+        let effects = push(&mut script, token);
+        assert!(
+            !effects.contains("phx_close") && effects.contains("Suspend"),
+            "{effects}"
+        );
+    }
+    let ended = push(&mut script, "null");
+    assert!(
+        ended.contains("Too many tokens per second (at most 4 on a socket)"),
+        "{ended}"
+    );
+    assert_eq!(script.state.channels(), 0);
+    script.now_ms += 1_000;
+    script.joined(Some(&user));
+    assert!(push(&mut script, "null").contains("Role(anon)"));
+}
