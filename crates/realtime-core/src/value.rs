@@ -12,7 +12,7 @@
 //! # What is refused although PostgreSQL takes it
 //!
 //! - whole numbers and numerics: hexadecimal, octal, binary and `_` spellings (PostgreSQL 16),
-//!   blanks inside a number, a negative `oid`;
+//!   blanks inside a number, a negative `oid`, one with leading zeros;
 //! - floats: hexadecimal spellings, `nan(…)`;
 //! - `name` longer than 63 bytes and `"char"` longer than one (PostgreSQL cuts them silently);
 //! - dates and times: everything but `YYYY-MM-DD`, `HH:MM[:SS[.f…]]`, both joined by one blank or

@@ -56,6 +56,12 @@ pub fn bind(type_name: &str, text: &str, out: &mut Vec<u8>) -> Result<(), ValueE
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(malformed);
     }
+    // Decimal to PostgreSQL 15, octal to 18.
+    if type_name == "oid" && digits.len() > 1 && digits.starts_with('0') {
+        return Err(ValueError::Malformed {
+            expected: "a whole number without leading zeros",
+        });
+    }
     let out_of_range = ValueError::OutOfRange { type_name };
     // More digits than i128 holds are out of every range.
     let value: i128 = text.parse().map_err(|_| out_of_range)?;

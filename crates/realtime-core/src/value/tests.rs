@@ -242,6 +242,7 @@ fn constants_are_refused_on_purpose() {
         ("numeric", "1_000.5"),
         ("numeric", "1e 5"),
         ("oid", "-1"),
+        ("oid", "010"),
         ("float8", "0x1p3"),
         ("float8", "nan(1)"),
         (

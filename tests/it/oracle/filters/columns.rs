@@ -49,7 +49,7 @@ pub const LABELS: [&str; 5] = ["sad", "ok", "happy", "O'Brien", "a,b"];
 
 const ANY: &str = "";
 const WHOLE: &str = r"^\s*[+-]?[0-9]+\s*$";
-const OID: &str = r"^\s*\+?[0-9]+\s*$";
+const OID: &str = r"^\s*\+?(0|[1-9][0-9]*)\s*$";
 const NUMERIC: &str = r"(?i)^\s*([+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|[+-]?inf(inity)?)\s*$";
 const FLOAT: &str = r"(?i)^\s*[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf(inity)?)\s*$";
 const ONE: &str = r"^.?$";
