@@ -251,7 +251,7 @@ impl Constant {
                 expected: "a label of the enum",
             })?),
             ValueKind::TimeTz => key.extend(datetime::timetz(text::trim(text))?),
-            ValueKind::Interval => key.extend(interval::bind(text::trim(text))?),
+            ValueKind::Interval => key.extend(interval::bind(text)?),
             ValueKind::Network => network::bind(type_name, text, &mut key)?,
             ValueKind::Jsonb => json::bind(text, &mut key)?,
             ValueKind::Array(element) => array::bind(element, text, &mut key)?,

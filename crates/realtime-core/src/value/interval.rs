@@ -43,9 +43,12 @@ pub fn read(text: &str) -> Option<[u8; 16]> {
 
 /// The key of a constant.
 pub fn bind(text: &str) -> Result<[u8; 16], ValueError> {
-    let length = match text.strip_prefix('P') {
-        Some(iso) => iso_8601(iso),
-        None => verbose(text, DIGITS_MAX),
+    let trimmed = super::text::trim(text);
+    let length = match trimmed.strip_prefix('P') {
+        // Beside a plus or a blank behind it, PostgreSQL refuses some of these.
+        Some(iso) if !trimmed.contains('+') && text.ends_with(trimmed) => iso_8601(iso),
+        Some(_) => None,
+        None => verbose(trimmed, DIGITS_MAX),
     };
     length.map(key).ok_or(FORM)
 }
