@@ -83,8 +83,8 @@ pub enum Item {
         matches: Vec<Match>,
         /// What they may see.
         verdicts: Verdicts,
-        /// It was not asked about: it had waited for too long.
-        late: bool,
+        /// It was not asked about: it had waited for too long, for a place among these.
+        late: Option<Arc<Semaphore>>,
     },
     /// Events are missing at this place.
     Gap(Scope, GapReason),
@@ -171,9 +171,12 @@ impl Lanes {
                 Ok(Ok(_permit)) => {
                     let left = until.duration_since(Instant::now());
                     let judged = judge(&authz, &project, &event, &subjects, facts, left).await;
-                    (judged, false)
+                    (judged, None)
                 }
-                _ => (Verdicts::all_dropped(&subjects, DropReason::Deadline), true),
+                _ => {
+                    let dropped = Verdicts::all_dropped(&subjects, DropReason::Deadline);
+                    (dropped, Some(Arc::clone(&in_flight)))
+                }
             };
             Item::Event {
                 event,
@@ -221,7 +224,8 @@ impl Lanes {
                 self.deliver(&event, &matches, Lane::Gated, |subscriber| {
                     verdicts.of(subscriber.claims.fingerprint())
                 });
-                if late {
+                // Those that gave up with an earlier one are no reason to give up what came since.
+                if late.is_some_and(|places| Arc::ptr_eq(&places, &self.in_flight)) {
                     self.give_up_waiting();
                 }
             }
