@@ -311,6 +311,7 @@ impl Lanes {
     pub fn truncated(&mut self, table: &TableRef) {
         let names = [&table.schema, &table.table].map(|name| serde_json::Value::from(&**name).to_string());
         let extra = [("schema", names[0].as_str()), ("table", names[1].as_str())];
+        let mut changed_identity = Vec::new();
         for serial in self.subscribers.on_table(table) {
             let Some(subscriber) = self.subscribers.get_mut(serial) else {
                 continue;
@@ -326,10 +327,13 @@ impl Lanes {
             let pushed = subscriber
                 .outbox
                 .push_data(&subscriber.tag, subscriber.generation, frame);
-            if pushed == Pushed::Dropped {
-                self.metrics.drops(DropReasonLabel::SlowReader, 1);
+            match pushed {
+                Pushed::Queued | Pushed::Closed => {}
+                Pushed::Dropped => self.metrics.drops(DropReasonLabel::SlowReader, 1),
+                Pushed::Stale => changed_identity.push(serial),
             }
         }
+        self.owe(changed_identity, GapReason::TokenChanged);
     }
 
     /// When [`Lanes::flush_gaps`] is due.
