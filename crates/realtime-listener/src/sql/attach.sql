@@ -287,7 +287,7 @@ create or replace function anvilbase_realtime.set_table(
 ) returns anvilbase_realtime.table_settings
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
-set lock_timeout = '5s'
+set lock_timeout = '500ms'
 as $set_table$
 declare
   v_relation oid;

@@ -1,6 +1,10 @@
 //! Tables come, change and go; their triggers, settings and notices follow in the same transaction.
 
-use crate::support::{Fixture, brief, distinct};
+use std::time::{Duration, Instant};
+
+use realtime_testkit::wait::{until, within};
+
+use crate::support::{DATABASE, Fixture, brief, distinct};
 
 #[tokio::test]
 async fn every_way_to_make_a_table_attaches_it() {
@@ -391,4 +395,44 @@ async fn an_owner_without_any_right_of_ours_makes_partitions() {
         .await
         .unwrap();
     assert_eq!(brief(&tap.changes(&fixture).await, "id"), ["I 1", "I 11"]);
+}
+
+/// PostgreSQL queues a table's writers behind whoever waits to change its triggers.
+#[tokio::test]
+async fn a_setting_that_cannot_be_had_holds_no_writer_up_for_long() {
+    let fixture = Fixture::start().await;
+    fixture
+        .run("create table public.orders (id int primary key)")
+        .await;
+    let (holder, writer) = (
+        fixture.pg.connect(DATABASE).await,
+        fixture.pg.connect(DATABASE).await,
+    );
+    holder
+        .batch_execute("begin; insert into public.orders values (1)")
+        .await
+        .unwrap();
+    let setting = fixture
+        .admin
+        .batch_execute("select anvilbase_realtime.set_table('public', 'orders', cdc_enabled => false)");
+    let writing = async {
+        until("the setting waits", || async {
+            let query =
+                "select count(*) from pg_locks where relation = 'public.orders'::regclass and not granted";
+            let waiting: i64 = holder.query_one(query, &[]).await.unwrap().get(0);
+            (waiting > 0).then_some(())
+        })
+        .await;
+        let waits = Instant::now();
+        let written = writer.batch_execute("insert into public.orders values (2)").await;
+        (written, waits.elapsed())
+    };
+    // The holder's transaction stays open all the time: only the setting's own end lets the writer through.
+    let both = async { tokio::join!(setting, writing) };
+    let (set, (written, waited)) = within("the writer is let through", both).await;
+    assert_eq!(set.unwrap_err().code().unwrap().code(), "55P03");
+    written.unwrap();
+    // Half a second, and what a busy machine adds.
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
+    holder.batch_execute("commit").await.unwrap();
 }
