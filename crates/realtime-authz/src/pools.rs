@@ -5,7 +5,7 @@
 //! taken off it before the next use, and before what it answered is believed.
 
 mod connection;
-mod prober;
+mod login;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 pub(crate) use connection::STAMP;
 pub use connection::{Connection, Plans, Prepared, StatementKey, TransactionError, is_lost, is_unguarded};
-pub use prober::ProberFault;
+pub use login::LoginFault;
+pub(crate) use login::inspect;
 
 use crate::metrics::{AuthzMetrics, Counted};
 
@@ -55,8 +56,8 @@ pub enum PoolError {
     #[error(transparent)]
     Connect(#[from] PgError),
     /// The login is not one to judge with.
-    #[error(transparent)]
-    Prober(#[from] ProberFault),
+    #[error("prober login: {0}")]
+    Prober(LoginFault),
     /// The role does not exist, or the prober cannot become it.
     #[error("role: the prober login cannot take it on (GRANT … TO the prober)")]
     Role,

@@ -21,7 +21,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Statement};
 
-use super::{PoolError, PoolLimits, prober};
+use super::{LoginFault, PoolError, PoolLimits, inspect};
 use crate::metrics::{AuthzMetrics, Counted};
 
 /// Takes on a subject's role and claims until the transaction's end.
@@ -150,7 +150,9 @@ impl Connection {
         let options = PgOptions::new(format!("anvilbase-realtime-authz/{project}"));
         let (client, connection) = connect(dsn, &options).await?;
         let driver = Driver(tasks.spawn("query connection", connection.drive()));
-        prober::inspect(&client).await?;
+        if let Some(fault) = inspect(&client, LoginFault::OF_PROBER).await? {
+            return Err(PoolError::Prober(fault));
+        }
         set_up(&client, limits).await?;
         let stamp = client.prepare_typed(STAMP, &[Type::OID, Type::TEXT]).await?;
         Ok(Self {

@@ -12,18 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Client;
 
 use crate::metrics::Counted;
-use crate::pools::{PoolError, Pools};
-
-/// What the service login must not be: nobody needs it for settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ServiceFault {
-    /// Nothing would bind it.
-    #[error("service login: is a superuser; use a login that is not (ALTER ROLE … NOSUPERUSER)")]
-    Superuser,
-    /// What it owns it could give away.
-    #[error("service login: owns objects; give them to another role (REASSIGN OWNED BY …)")]
-    Owner,
-}
+use crate::pools::{LoginFault, PoolError, Pools, inspect};
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
@@ -35,22 +24,12 @@ pub enum SessionError {
     #[error(transparent)]
     Connect(#[from] PgError),
     /// The login is not one to set tables with.
-    #[error(transparent)]
-    Login(#[from] ServiceFault),
+    #[error("service login: {0}")]
+    Login(LoginFault),
     /// The database refused.
     #[error("database: {}", realtime_node::postgres::describe(.0))]
     Database(#[from] tokio_postgres::Error),
 }
-
-const INSPECT: &str = "select r.rolsuper, \
-       exists ( \
-         select from pg_catalog.pg_shdepend d \
-         where d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_authid'::pg_catalog.regclass::pg_catalog.oid \
-           and d.refobjid OPERATOR(pg_catalog.=) r.oid \
-           and d.deptype OPERATOR(pg_catalog.=) 'o'::\"char\" \
-       ) \
-     from pg_catalog.pg_roles r \
-     where r.rolname OPERATOR(pg_catalog.=) session_user::pg_catalog.name";
 
 /// A session. Dropped without [`Session::end`] its socket is closed at once, and with it goes what was not
 /// committed.
@@ -100,18 +79,10 @@ impl Session {
             statement.as_millis().max(1)
         );
         self.client.batch_execute(&settings).await?;
-        let rows = self.client.query_typed(INSPECT, &[]).await?;
-        // No row: nothing is known of the login, which is no better.
-        let row = rows.first().ok_or(ServiceFault::Superuser)?;
-        for (at, fault) in [ServiceFault::Superuser, ServiceFault::Owner]
-            .into_iter()
-            .enumerate()
-        {
-            if row.get(at) {
-                return Err(fault.into());
-            }
+        match inspect(&self.client, LoginFault::OF_SERVICE).await? {
+            Some(fault) => Err(SessionError::Login(fault)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The client.
