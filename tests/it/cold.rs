@@ -10,12 +10,9 @@ use realtime_node::metrics::Metrics;
 use realtime_node::tasks::Tasks;
 use realtime_testkit::nats::Nats;
 use realtime_testkit::postgres::Postgres;
-use realtime_testkit::tokens;
 use realtime_testkit::ws::Client;
-use serde_json::json;
 
-use realtime_tests::stack::JWT_SECRET;
-use realtime_tests::world::{prepare, services};
+use realtime_tests::world::{Socket, Who, binding, prepare, services};
 
 /// From nothing.
 const ROUNDS: u64 = 100;
@@ -65,17 +62,9 @@ async fn i09_a_row_right_after_subscribed_arrives() {
 }
 
 async fn subscribe(port: u16) -> Client {
-    let token = tokens::mint(JWT_SECRET, &tokens::user("00000000-0000-4000-8000-000000000001"));
-    let url = format!("ws://127.0.0.1:{port}/realtime/v1/websocket?vsn=2.0.0&apikey={token}");
-    let mut client = Client::connect(&url).await;
-    let config = json!({ "postgres_changes": [{ "event": "*", "schema": "public", "table": "cold" }] });
-    client
-        .send_json(&json!(["1", "1", "realtime:cold", "phx_join", { "config": config }]))
-        .await;
-    client
-        .until("Subscribed to PostgreSQL", |frame| {
-            frame[4]["message"] == "Subscribed to PostgreSQL"
-        })
-        .await;
-    client
+    let mut socket = Socket::at(port, &Who::u1().token()).await;
+    let all = [binding("*", "cold")];
+    socket.join("realtime:cold", &all, None).await.unwrap();
+    socket.subscribed("realtime:cold").await;
+    socket.client
 }

@@ -10,9 +10,8 @@ use realtime_node::tasks::Tasks;
 use realtime_testkit::nats::{LISTENER_PASSWORD, READER_PASSWORD};
 use realtime_testkit::process::binary;
 use realtime_testkit::wait::within;
-use realtime_testkit::ws::Client;
 use realtime_tests::stack::Stack;
-use serde_json::json;
+use realtime_tests::world::{Socket, binding};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
@@ -165,23 +164,12 @@ async fn readers_of_a_project_get_every_change_and_every_hole_and_nothing_else()
 }
 
 /// A session of the project, so that its feed is held.
-async fn hold_the_feed(stack: &Stack) -> Client {
-    let key = Stack::key("service_role");
-    let url = format!(
-        "ws://127.0.0.1:{}/realtime/v1/websocket?vsn=2.0.0&apikey={key}",
-        stack.gateways[0].port
-    );
-    let mut client = Client::connect(&url).await;
-    let config = json!({ "postgres_changes": [{ "event": "*", "schema": "public", "table": "orders" }] });
-    client
-        .send_json(&json!(["1", "1", "realtime:orders", "phx_join", { "config": config }]))
-        .await;
-    client
-        .until("Subscribed to PostgreSQL", |frame| {
-            frame[4]["message"] == "Subscribed to PostgreSQL"
-        })
-        .await;
-    client
+async fn hold_the_feed(stack: &Stack) -> Socket {
+    let mut socket = Socket::at(stack.gateways[0].port, &Stack::key("service_role")).await;
+    let all = [binding("*", "orders")];
+    socket.join("realtime:orders", &all, None).await.unwrap();
+    socket.subscribed("realtime:orders").await;
+    socket
 }
 
 /// `tail` says on standard error that it follows: rows are written until it prints one.

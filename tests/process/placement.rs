@@ -5,6 +5,7 @@ use std::time::Duration;
 use realtime_testkit::wait::until;
 use realtime_testkit::ws::Client;
 use realtime_tests::cluster::{Cluster, Options};
+use realtime_tests::world::{Socket, Who};
 use serde_json::{Value, json};
 
 fn projects(count: usize) -> Vec<String> {
@@ -13,20 +14,11 @@ fn projects(count: usize) -> Vec<String> {
 
 /// A socket of a project, joined to everything.
 async fn join(cluster: &Cluster, project: &str) -> Client {
-    let key = realtime_testkit::tokens::mint(
-        realtime_tests::stack::JWT_SECRET,
-        &json!({ "role": "service_role", "ref": project, "exp": realtime_testkit::tokens::now() + 3600 }),
-    );
-    let url = format!(
-        "ws://127.0.0.1:{}/realtime/v1/websocket?vsn=2.0.0&apikey={key}",
-        cluster.gateways[0].port
-    );
-    let mut client = Client::connect(&url).await;
-    let config = json!({ "postgres_changes": [{ "event": "*", "schema": "public" }] });
-    client
-        .send_json(&json!(["1", "1", "realtime:all", "phx_join", { "config": config }]))
-        .await;
-    client
+    let who = Who::claims(json!({ "role": "service_role", "ref": project }));
+    let mut socket = Socket::at(cluster.gateways[0].port, &who.token()).await;
+    let all = [json!({ "event": "*", "schema": "public" })];
+    socket.join("realtime:all", &all, None).await.unwrap();
+    socket.client
 }
 
 async fn told(client: &mut Client, what: &str, fits: impl Fn(&Value) -> bool) -> Value {

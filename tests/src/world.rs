@@ -174,14 +174,7 @@ impl World {
 
     /// As [`World::socket`], with the token itself.
     pub async fn socket_with_key(&self, key: &str) -> Socket {
-        let url = format!(
-            "ws://127.0.0.1:{}/realtime/v1/websocket?vsn=2.0.0&apikey={key}",
-            self.port
-        );
-        let mut socket = Socket {
-            client: Client::connect(&url).await,
-            refs: 0,
-        };
+        let mut socket = Socket::at(self.port, key).await;
         let all = [json!({ "event": "INSERT", "schema": "public", "table": "sentinel" })];
         socket.join("realtime:sentinel", &all, None).await.unwrap();
         socket.subscribed("realtime:sentinel").await;
@@ -248,6 +241,15 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// One at a gateway of 127.0.0.1, without a channel.
+    pub async fn at(port: u16, key: &str) -> Self {
+        let url = format!("ws://127.0.0.1:{port}/realtime/v1/websocket?vsn=2.0.0&apikey={key}");
+        Self {
+            client: Client::connect(&url).await,
+            refs: 0,
+        }
+    }
+
     /// Joins a channel and gives the reply's `response`, of an ok or of an error reply.
     pub async fn join(
         &mut self,
